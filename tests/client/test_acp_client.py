@@ -37,8 +37,6 @@ class Pair:
         await self._stack.__aexit__(*error)
 
 
-# --- what a client asks ------------------------------------------------------------------------------------------
-
 W = Path("/w")
 SESSION, IN_W = {"sessionId": "s"}, {"cwd": "/w"}
 NO_SERVERS: dict[str, Any] = {"mcpServers": []}
@@ -51,55 +49,42 @@ def said(*texts: str) -> dict[str, Any]:
 
 
 CALLS: list[tuple[str, Any, dict[str, Any], Any]] = [
-    ("authenticate", lambda c: c.authenticate("m"), {"methodId": "m"}, {}),
-    ("logout", lambda c: c.logout(), {}, {}),
+    ("authenticate", lambda c: c.authenticate("m"), {"methodId": "m"}, {}), ("logout", lambda c: c.logout(), {}, {}),
     ("session/new", lambda c: c.new_session(W), IN_W | NO_SERVERS, SESSION),
     (
-        "session/new",
-        lambda c: c.new_session(W, **ALL_OF_NEW),
-        {**IN_W, "additionalDirectories": ["/x"], "mcpServers": [SENT_SERVER]},
-        {**SESSION, "modes": MODES},
+        "session/new", lambda c: c.new_session(W, **ALL_OF_NEW),
+        {**IN_W, "additionalDirectories": ["/x"], "mcpServers": [SENT_SERVER]}, {**SESSION, "modes": MODES},
     ),
     ("session/load", lambda c: c.load_session("s", W), SESSION | IN_W | NO_SERVERS, {"modes": MODES}),
     ("session/resume", lambda c: c.resume_session("s", W), SESSION | IN_W, {}),
     ("session/list", lambda c: c.list_sessions(), {}, {"sessions": []}),
     (
-        "session/list",
-        lambda c: c.list_sessions(cwd=W, cursor="next"),
-        {**IN_W, "cursor": "next"},
+        "session/list", lambda c: c.list_sessions(cwd=W, cursor="next"), {**IN_W, "cursor": "next"},
         {"sessions": [SESSION | IN_W], "nextCursor": "more"},
     ),
     ("session/close", lambda c: c.close_session("s"), SESSION, {}),
     ("session/delete", lambda c: c.delete_session("s"), SESSION, None),
     ("session/prompt", lambda c: c.prompt("s", "hi"), said("hi"), {"stopReason": "end_turn"}),
     (
-        "session/prompt",
-        lambda c: c.prompt("s", [acp.TextContent(text=text) for text in "ab"]),
-        said("a", "b"),
+        "session/prompt", lambda c: c.prompt("s", [acp.TextContent(text=text) for text in "ab"]), said("a", "b"),
         {"stopReason": "cancelled"},
     ),
     ("session/set_mode", lambda c: c.set_session_mode("s", "ask"), {**SESSION, "modeId": "ask"}, {}),
     (
-        "session/set_config_option",
-        lambda c: c.set_config_option("s", "o", "v"),
-        {**SESSION, "configId": "o", "value": "v"},
-        {"configOptions": [OPTION]},
+        "session/set_config_option", lambda c: c.set_config_option("s", "o", "v"),
+        {**SESSION, "configId": "o", "value": "v"}, {"configOptions": [OPTION]},
     ),
     (
-        "session/set_config_option",
-        lambda c: c.set_config_option("s", "o", True),
-        {**SESSION, "configId": "o", "type": "boolean", "value": True},
-        {"configOptions": []},
+        "session/set_config_option", lambda c: c.set_config_option("s", "o", True),
+        {**SESSION, "configId": "o", "type": "boolean", "value": True}, {"configOptions": []},
     ),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("method", "call", "params", "result"), CALLS, ids=lambda value: value if isinstance(value, str) else ""
 )
-async def test_each_agent_method_sends_its_params_and_reads_its_result(
-    method: str, call: Any, params: dict[str, Any], result: Any
-) -> None:
+async def test_each_method_sends_params_and_reads_results(method: str, call: Any, params: dict[str, Any], result: Any):
     async with Pair() as (client, agent):
         agent.answers[method] = answers(result)
         answer = await call(client)
@@ -107,7 +92,7 @@ async def test_each_agent_method_sends_its_params_and_reads_its_result(
         assert type(answer).__name__.endswith("Response")
 
 
-async def test_initialize_tells_what_is_served() -> None:
+async def test_initialize_tells_what_is_served_and_nothing_else() -> None:
     """[INIT-1]"""
     info = acp.Implementation(name="c", version="1")
     async with Pair(files=Files(), terminals=Terminals(), info=info) as (client, agent):
@@ -119,21 +104,15 @@ async def test_initialize_tells_what_is_served() -> None:
             "clientCapabilities": {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True, "auth": {}},
             "clientInfo": {"name": "c", "version": "1"},
         }
-
-
-async def test_client_without_anything_offers_nothing() -> None:
     async with Pair() as (client, _):
         assert client.capabilities == acp.ClientCapabilities()
 
 
-async def test_cancel_is_a_notification() -> None:
+async def test_cancel_is_a_notification_and_a_cancelled_call_a_cancel_request() -> None:
     async with Pair() as (client, agent):
         client.cancel("s")
         await agent.notified.wait()
         assert agent.received == [("session/cancel", {"sessionId": "s"})]
-
-
-async def test_cancelled_call_reaches_the_agent_as_cancel_request() -> None:
     ended = anyio.Event()
 
     async def slow(params: Any) -> Any:
@@ -149,7 +128,7 @@ async def test_cancelled_call_reaches_the_agent_as_cancel_request() -> None:
         await ended.wait()
 
 
-async def test_error_answer_is_a_peer_error_with_its_code() -> None:
+async def test_error_answers_have_their_code_and_malformed_results_say_what_is_wrong() -> None:
     async def missing(params: Any) -> Any:
         raise ResourceNotFound("no such session")
 
@@ -158,9 +137,6 @@ async def test_error_answer_is_a_peer_error_with_its_code() -> None:
         with pytest.raises(PeerError) as caught:
             await client.load_session("x", Path("/"))
         assert caught.value.code == -32002
-
-
-async def test_malformed_result_says_what_is_wrong() -> None:
     async with Pair() as (client, agent):
         agent.answers["session/prompt"] = answers({"stopReason": "because"})
         with pytest.raises(MalformedResult, match="stopReason"):
@@ -182,21 +158,15 @@ async def test_agent_that_goes_away_ends_calls() -> None:
             await client.prompt("s", "again")
 
 
-async def test_error_inside_the_block_comes_out_as_it_is() -> None:
+async def test_the_block_ends_with_an_error_inside_or_a_cancel() -> None:
     with pytest.raises(ZeroDivisionError):
         async with Pair(terminals=Terminals()):
             raise ZeroDivisionError
-
-
-async def test_cancelling_the_block_ends_it() -> None:
     with anyio.CancelScope() as scope:
         async with Pair(terminals=Terminals()) as (client, _):
             scope.cancel()
             await client.initialize()
     assert scope.cancelled_caught
-
-
-# --- updates -----------------------------------------------------------------------------------------------------
 
 
 async def test_updates_arrive_in_order_and_before_the_answer() -> None:
@@ -238,9 +208,6 @@ async def test_malformed_updates_and_unknown_notifications_are_ignored(caplog: p
     assert "no_such_update" in caplog.text
 
 
-# --- what a client serves ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("method", "params", "code"), [
     ("no/such_method", {}, -32601), ("_vendor/method", {}, -32601), ("session/update", {}, -32601),
     ("elicitation/create", {"mode": "form"}, -32601), ("fs/read_text_file", None, -32602),
@@ -264,17 +231,14 @@ async def test_wrong_requests_are_answered_by_their_codes(method: str, params: A
         assert caught.value.message
 
 
-@pytest.mark.parametrize(
-    ("capabilities", "refused"),
-    [
-        (acp.ClientCapabilities(), ["fs/read_text_file", "fs/write_text_file", "terminal/create"]),
-        (
-            acp.ClientCapabilities(fs=acp.FileSystemCapabilities(read_text_file=True)),
-            ["fs/write_text_file", "terminal/create"],
-        ),
-        (acp.ClientCapabilities(terminal=True), ["fs/read_text_file", "fs/write_text_file"]),
-    ],
-)
+@pytest.mark.parametrize(("capabilities", "refused"), [
+    (acp.ClientCapabilities(), ["fs/read_text_file", "fs/write_text_file", "terminal/create"]),
+    (
+        acp.ClientCapabilities(fs=acp.FileSystemCapabilities(read_text_file=True)),
+        ["fs/write_text_file", "terminal/create"],
+    ),
+    (acp.ClientCapabilities(terminal=True), ["fs/read_text_file", "fs/write_text_file"]),
+])  # fmt: skip
 async def test_what_was_not_offered_is_not_served(capabilities: acp.ClientCapabilities, refused: list[str]) -> None:
     async with Pair(files=Files(), terminals=Terminals(), capabilities=capabilities) as (_, agent):
         for method in refused:
@@ -341,32 +305,24 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("permissions", "outcome"),
-    [
-        (ready.reject_once, {"outcome": "selected", "optionId": "1"}),
-        (ready.allow_once, {"outcome": "selected", "optionId": "2"}),
-        (ready.allow_always, {"outcome": "selected", "optionId": "3"}),
-        (ready.reject_always, {"outcome": "selected", "optionId": "4"}),
-        (ready.cancelled, {"outcome": "cancelled"}),
-    ],
-)
+@pytest.mark.parametrize(("permissions", "outcome"), [
+    (ready.reject_once, {"outcome": "selected", "optionId": "1"}),
+    (ready.allow_once, {"outcome": "selected", "optionId": "2"}),
+    (ready.allow_always, {"outcome": "selected", "optionId": "3"}),
+    (ready.reject_always, {"outcome": "selected", "optionId": "4"}), (ready.cancelled, {"outcome": "cancelled"}),
+])  # fmt: skip
 async def test_permission_is_answered_by_kind(permissions: Any, outcome: dict[str, Any]) -> None:
     async with Pair(permissions=permissions) as (_, agent):
         answer = await agent.ask("session/request_permission", toolCall={"toolCallId": "t"}, options=OPTIONS)
         assert answer == {"outcome": outcome}
 
 
-async def test_permission_without_a_fitting_option_is_never_an_approval() -> None:
-    """[PERM-8]"""
+async def test_permission_without_a_fitting_option_or_an_answer_is_never_an_approval() -> None:
+    """[PERM-8] [CAN-4]"""
     async with Pair(permissions=ready.reject_once) as (_, agent):
         only = [{"optionId": "2", "name": "yes", "kind": "allow_once"}]
         answer = await agent.ask("session/request_permission", toolCall={"toolCallId": "t"}, options=only)
         assert answer == {"outcome": {"outcome": "cancelled"}}
-
-
-async def test_permission_nobody_answers_can_be_taken_back() -> None:
-    """[CAN-4]"""
     async with Pair(permissions=ready.never_answers) as (_, agent):
         with anyio.move_on_after(0) as scope:
             await agent.ask("session/request_permission", toolCall={"toolCallId": "t"}, options=OPTIONS)
@@ -391,10 +347,7 @@ async def test_elicitation_is_answered() -> None:
 
 async def test_requests_are_served_concurrently() -> None:
     """[RPC-14]"""
-    async with (
-        Pair(permissions=ready.never_answers, files=Files()) as (_, agent),
-        anyio.create_task_group() as group,
-    ):
+    async with Pair(permissions=ready.never_answers, files=Files()) as (_, agent), anyio.create_task_group() as group:
         group.start_soon(
             agent.connection.request,
             "session/request_permission",

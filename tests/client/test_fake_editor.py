@@ -63,24 +63,19 @@ def call(report: str, status: str | None = None, **rest: Any) -> dict[str, Any]:
     return {"sessionUpdate": report, "toolCallId": "t", **title, **state, **rest}
 
 
-# --- recording ---------------------------------------------------------------------------------------------------
-
-
 async def test_whole_turn_is_recorded_and_clean() -> None:
     async with opened() as (editor, agent):
         turn(
-            agent,
-            {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": "hm"}},
+            agent, {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": "hm"}},
             {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "Hel"}},
             call("tool_call", "pending", kind="read", rawInput={"path": "/x"}, locations=[{"path": "/x"}]),
             call("tool_call_update", "in_progress"),
             call(
-                "tool_call_update",
-                "completed",
+                "tool_call_update", "completed",
                 content=[{"type": "content", "content": {"type": "text", "text": "text of x"}}],
             ),
             {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "lo"}},
-        )
+        )  # fmt: skip
         answer = await editor.prompt("hi")
         assert answer.stop_reason == "end_turn"
         assert (editor.text(), editor.thoughts()) == ("Hello", "hm")
@@ -116,7 +111,6 @@ async def test_life_of_a_tool_call_is_judged(statuses: list[str], legal: bool) -
 
 async def test_turn_runs_while_the_test_waits_for_its_updates() -> None:
     release = anyio.Event()
-
     async with opened() as (editor, agent):
 
         async def prompt(params: Any) -> Any:
@@ -136,11 +130,13 @@ async def test_turn_runs_while_the_test_waits_for_its_updates() -> None:
         assert agent.received[-1] == ("session/cancel", {"sessionId": "s"})
 
 
-async def test_turn_of_an_agent_that_fails_raises_its_error() -> None:
+async def test_turn_of_an_agent_that_fails_and_waiting_for_nothing_fail() -> None:
     async with opened() as (editor, _):
         running = editor.begin("go")  # the scripted agent knows no prompt
         with pytest.raises(PeerError):
             await running.response()
+        with pytest.raises(TimeoutError):
+            await editor.wait_for(lambda update: True, seconds=0.01)
 
 
 async def test_turn_that_still_runs_at_the_end_holds_nothing_up() -> None:
@@ -152,13 +148,7 @@ async def test_turn_that_still_runs_at_the_end_holds_nothing_up() -> None:
         await running.response()
 
 
-async def test_waiting_for_what_never_comes_fails() -> None:
-    async with opened() as (editor, _):
-        with pytest.raises(TimeoutError):
-            await editor.wait_for(lambda update: True, seconds=0.01)
-
-
-async def test_permissions_are_answered_by_the_script_and_kept() -> None:
+async def test_permissions_and_elicitations_are_answered_by_the_script_and_kept() -> None:
     options = [
         {"optionId": "y", "name": "yes", "kind": "allow_once"},
         {"optionId": "n", "name": "no", "kind": "reject_once"},
@@ -172,8 +162,6 @@ async def test_permissions_are_answered_by_the_script_and_kept() -> None:
     assert [outcome.get("optionId", outcome["outcome"]) for outcome in outcomes] == ["n", "cancelled", "y"]
     assert [type(request) for request in editor.permission_requests] == [RequestPermissionRequest] * 3
 
-
-async def test_elicitations_are_answered_and_kept() -> None:
     async def decline(request: CreateElicitationRequest) -> CreateElicitationResponse:
         return CreateElicitationResponse(action="decline")
 
@@ -184,46 +172,26 @@ async def test_elicitations_are_answered_and_kept() -> None:
         assert len(editor.elicitations) == 1
 
 
-# --- checks ------------------------------------------------------------------------------------------------------
-
-WRONG: list[tuple[str, dict[str, Any], str]] = [
-    ("unknown update", {"sessionUpdate": "no_such"}, "SessionNotification"),
-    ("missing title", {"sessionUpdate": "tool_call", "toolCallId": "t"}, "SessionNotification"),
-    ("unannounced call", call("tool_call_update", "completed"), "was not announced"),
-    ("notice not offered", {"sessionUpdate": "notice", "severity": "info", "title": "x"}, "not offered"),
-    (
-        "compaction not offered",
-        {"sessionUpdate": "compaction_update", "compactionId": "1", "status": "x"},
-        "not offered",
-    ),
-    (
-        "unknown terminal",
-        call("tool_call", content=[{"type": "terminal", "terminalId": "nope"}]),
-        "which does not exist",
-    ),
-    ("relative path", call("tool_call", locations=[{"path": "x.py"}]), "relative path"),
-    ("relative diff", call("tool_call", content=[{"type": "diff", "path": "x", "newText": ""}]), "relative path"),
-]
+TERMINAL = [{"type": "terminal", "terminalId": "nope"}]
+COMPACTION = {"sessionUpdate": "compaction_update", "compactionId": "1", "status": "x"}
+WRONG: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "unknown update": ([{"sessionUpdate": "no_such"}], "SessionNotification"),
+    "missing title": ([{"sessionUpdate": "tool_call", "toolCallId": "t"}], "SessionNotification"),
+    "unannounced call": ([call("tool_call_update", "completed")], "was not announced"),
+    "notice not offered": ([{"sessionUpdate": "notice", "severity": "info", "title": "x"}], "not offered"),
+    "compaction not offered": ([COMPACTION], "not offered"),
+    "unknown terminal": ([call("tool_call", content=TERMINAL)], "which does not exist"),
+    "relative path": ([call("tool_call", locations=[{"path": "x.py"}])], "relative path"),
+    "relative diff": ([call("tool_call", content=[{"type": "diff", "path": "x", "newText": ""}])], "relative path"),
+    "announced twice": ([call("tool_call"), call("tool_call")], "announced before"),
+    "a step back": ([call("tool_call", "in_progress"), call("tool_call_update", "pending")], "went back"),
+    "final, then failed": ([call("tool_call", "completed"), call("tool_call_update", "failed")], "was final"),
+    "final twice": ([call("tool_call", "completed"), call("tool_call_update", "completed")], "was final"),
+}
 
 
-@pytest.mark.parametrize(("update", "problem"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
-async def test_wrong_update_fails_the_test_at_the_end(update: dict[str, Any], problem: str) -> None:
-    with pytest.raises(AssertionError, match=problem):
-        async with opened() as (editor, agent):
-            turn(agent, update)
-            await editor.prompt("hi")
-
-
-@pytest.mark.parametrize(
-    ("updates", "problem"),
-    [
-        ([call("tool_call"), call("tool_call")], "announced before"),
-        ([call("tool_call", "in_progress"), call("tool_call_update", "pending")], "went back"),
-        ([call("tool_call", "completed"), call("tool_call_update", "failed")], "was final"),
-        ([call("tool_call", "completed"), call("tool_call_update", "completed")], "was final"),
-    ],
-)
-async def test_wrong_life_of_a_tool_call_fails_the_test(updates: list[dict[str, Any]], problem: str) -> None:
+@pytest.mark.parametrize(("updates", "problem"), WRONG.values(), ids=WRONG)
+async def test_wrong_updates_fail_the_test_at_the_end(updates: list[dict[str, Any]], problem: str) -> None:
     """[TC-3] [TC-4]"""
     with pytest.raises(AssertionError, match=problem):
         async with opened() as (editor, agent):
@@ -231,12 +199,17 @@ async def test_wrong_life_of_a_tool_call_fails_the_test(updates: list[dict[str, 
             await editor.prompt("hi")
 
 
-async def test_result_that_breaks_the_schema_fails_the_test() -> None:
+async def test_result_that_breaks_the_schema_and_line_that_is_no_json_fail_the_test() -> None:
+    """[TR-1]"""
     with pytest.raises(AssertionError, match="stopReason"):
         async with opened() as (editor, agent):
             agent.answers["session/prompt"] = answers({"stopReason": "bored"})
             with pytest.raises(Exception, match="stopReason"):
                 await editor.prompt("hi")
+    with pytest.raises(AssertionError, match="Welcome"):
+        async with FakeEditor.spawn([sys.executable, AGENT, "prints"]) as editor:
+            await editor.start()
+            await editor.wait_until(lambda: "Welcome!" in [line.message for line in editor.transcript])
 
 
 async def test_update_before_the_answer_that_names_its_session_fails_the_test() -> None:
@@ -258,10 +231,9 @@ async def test_what_the_client_did_not_offer_must_not_be_asked() -> None:
     with pytest.raises(AssertionError) as caught:
         async with opened(fs_read=False, fs_write=False, terminal=False) as (_, agent):
             for method, params in [
-                ("fs/read_text_file", {"path": "/x"}),
-                ("fs/write_text_file", {"path": "/x", "content": ""}),
+                ("fs/read_text_file", {"path": "/x"}), ("fs/write_text_file", {"path": "/x", "content": ""}),
                 ("terminal/create", {"command": "true"}),
-            ]:
+            ]:  # fmt: skip
                 with pytest.raises(PeerError):
                     await agent.ask(method, **params)
     assert str(caught.value).count("was not offered") == 3
@@ -289,14 +261,6 @@ async def test_display_terminal_of_the_agent_may_be_embedded() -> None:
         await editor.prompt("hi")
 
 
-async def test_line_that_is_no_json_fails_the_test() -> None:
-    """[TR-1]"""
-    with pytest.raises(AssertionError, match="Welcome"):
-        async with FakeEditor.spawn([sys.executable, AGENT, "prints"]) as editor:
-            await editor.start()
-            await editor.wait_until(lambda: "Welcome!" in [line.message for line in editor.transcript])
-
-
 async def test_wrong_on_purpose_is_not_held_against_the_test() -> None:
     async with opened() as (editor, agent):
         with pytest.raises(PeerError):
@@ -310,31 +274,22 @@ async def test_wrong_on_purpose_is_not_held_against_the_test() -> None:
         assert ("session/cancel", {"nonsense": True}) in agent.received
 
 
-async def test_without_checks_nothing_fails() -> None:
-    async with opened(check=False) as (editor, agent):
-        turn(agent, {"sessionUpdate": "no_such"})
-        await editor.prompt("hi")
-
-
-async def test_error_of_the_test_itself_is_shown_first() -> None:
+async def test_errors_of_the_test_are_shown_first_and_without_checks_none_of_the_agents() -> None:
     with pytest.raises(ZeroDivisionError):
         async with opened() as (editor, agent):
             turn(agent, {"sessionUpdate": "no_such"})
             await editor.prompt("hi")
             raise ZeroDivisionError
+    async with opened(check=False) as (editor, agent):
+        turn(agent, {"sessionUpdate": "no_such"})
+        await editor.prompt("hi")
 
 
-# --- misbehaviour and quirks -------------------------------------------------------------------------------------
-
-
-async def test_method_may_never_answer() -> None:
+async def test_method_may_never_answer_or_with_an_error() -> None:
     async with opened(misbehave={"fs/read_text_file": NeverAnswers()}) as (_, agent):
         with anyio.move_on_after(0.01) as scope:
             await agent.ask("fs/read_text_file", path="/x")
         assert scope.cancelled_caught
-
-
-async def test_method_may_answer_an_error() -> None:
     async with opened(misbehave={"terminal/create": AnswersError(-32000, "log in")}) as (_, agent):
         with pytest.raises(PeerError, match="log in") as caught:
             await agent.ask("terminal/create", command="true")
@@ -373,16 +328,6 @@ async def test_quirks_of_files(tmp_path: Path) -> None:
     async with opened(write_answers_null=True) as (_, agent):
         assert await agent.ask("fs/write_text_file", path=str(file), content="x") is None
         assert file.read_text(encoding="utf-8") == "x"
-
-
-async def refused(agent: Any, method: str, **params: Any) -> int:
-    """The code of the error that the editor answers with."""
-    with pytest.raises(PeerError) as error:
-        await agent.ask(method, **params)
-    return error.value.code
-
-
-async def test_quirks_of_files_that_fail(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("a\nb\n", encoding="utf-8")
     async with opened(reads_below=tmp_path / "below") as (_, agent):
         assert await refused(agent, "fs/read_text_file", path=str(tmp_path / "f")) == -32602
@@ -390,9 +335,6 @@ async def test_quirks_of_files_that_fail(tmp_path: Path) -> None:
         assert await refused(agent, "fs/read_text_file", path=str(tmp_path / "none")) == -32603
         assert await refused(agent, "fs/write_text_file", path=str(tmp_path / "no" / "f"), content="x") == -32603
         assert not (tmp_path / "no").exists()
-
-
-async def test_quirks_of_files_that_change_what_is_read(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"caf\xe9\r\nb\r\n")
     async with opened(reads_lossy=True) as (_, agent):
         assert await agent.ask("fs/read_text_file", path=str(tmp_path / "f")) == {"content": "caf\nb\n"}
@@ -401,19 +343,11 @@ async def test_quirks_of_files_that_change_what_is_read(tmp_path: Path) -> None:
         assert await agent.ask("fs/read_text_file", path=str(tmp_path / "f"), line=2, limit=1) == {"content": "a\nb\n"}
 
 
-async def test_what_was_not_offered_may_never_be_answered() -> None:
-    async with opened(terminal=False, unknown_never_answer=True, check=False) as (_, agent):
-        with anyio.move_on_after(0.05) as scope:
-            await agent.ask("terminal/create", command="true")
-        assert scope.cancelled_caught
-
-
-async def test_an_editor_may_let_commands_run_on(tmp_path: Path) -> None:
-    async with opened(nothing_is_killed=True) as (editor, agent):
-        terminal = (await agent.ask("terminal/create", command="sleep", args=["1000"]))["terminalId"]
-        assert await refused(agent, "terminal/kill", terminalId=terminal) == -32602
-        await agent.ask("terminal/release", terminalId=terminal)
-        assert editor.terminals.open == 1
+async def refused(agent: Any, method: str, **params: Any) -> int:
+    """The code of the error that the editor answers with."""
+    with pytest.raises(PeerError) as error:
+        await agent.ask(method, **params)
+    return error.value.code
 
 
 async def test_buffers_of_the_editor(tmp_path: Path) -> None:
@@ -425,19 +359,27 @@ async def test_buffers_of_the_editor(tmp_path: Path) -> None:
         assert not file.exists()
 
 
-async def test_quirks_of_terminals() -> None:
+async def test_quirks_of_terminals(tmp_path: Path) -> None:
     async with opened(crlf_output=True, join_for_shell=True, wait_never_answers_after_kill=True) as (_, agent):
         terminal = (await agent.ask("terminal/create", command="echo", args=["a;", "echo", "b"]))["terminalId"]
         await agent.ask("terminal/wait_for_exit", terminalId=terminal)
         assert (await agent.ask("terminal/output", terminalId=terminal))["output"] == "a\r\nb\r\n"
         await agent.ask("terminal/release", terminalId=terminal)
-
         terminal = (await agent.ask("terminal/create", command="sleep", args=["1000"]))["terminalId"]
         await agent.ask("terminal/kill", terminalId=terminal)
         with anyio.move_on_after(0.01) as scope:
             await agent.ask("terminal/wait_for_exit", terminalId=terminal)
         assert scope.cancelled_caught
         await agent.ask("terminal/release", terminalId=terminal)
+    async with opened(nothing_is_killed=True) as (editor, agent):
+        terminal = (await agent.ask("terminal/create", command="sleep", args=["1000"]))["terminalId"]
+        assert await refused(agent, "terminal/kill", terminalId=terminal) == -32602
+        await agent.ask("terminal/release", terminalId=terminal)
+        assert editor.terminals.open == 1
+    async with opened(terminal=False, unknown_never_answer=True, check=False) as (_, agent):
+        with anyio.move_on_after(0.05) as scope:
+            await agent.ask("terminal/create", command="true")
+        assert scope.cancelled_caught
 
 
 @pytest.mark.parametrize(
@@ -448,9 +390,6 @@ async def test_recorded_initialize_can_be_sent_as_it_was(name: str) -> None:
     async with scripted_agent() as (agent, transport), FakeEditor(transport) as editor:
         await editor.start(params)
         assert agent.received == [("initialize", params)]
-
-
-# --- a process ---------------------------------------------------------------------------------------------------
 
 
 async def test_agent_may_be_a_process(tmp_path: Path) -> None:

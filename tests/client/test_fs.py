@@ -47,15 +47,12 @@ async def test_line_counts_from_one_and_limit_counts_lines(
     assert await read(agent, file, line=line, limit=limit) == text
 
 
-async def test_final_line_feed_is_no_line(agent: ScriptedAgent, tmp_path: Path) -> None:
+async def test_final_line_feed_is_no_line_and_a_missing_file_is_not_found(agent: ScriptedAgent, tmp_path: Path) -> None:
+    """[RPC-12]"""
     (tmp_path / "f").write_text("a\nb\n", encoding="utf-8")
     assert await read(agent, tmp_path / "f", line=2, limit=1) == "b\n"
     assert await read(agent, tmp_path / "f", line=2) == "b\n"
     assert await read(agent, tmp_path / "f", limit=2) == "a\nb\n"
-
-
-async def test_missing_file_is_resource_not_found(agent: ScriptedAgent, tmp_path: Path) -> None:
-    """[RPC-12]"""
     with pytest.raises(PeerError) as caught:
         await read(agent, tmp_path / "none")
     assert caught.value.code == -32002
@@ -74,13 +71,10 @@ async def test_what_is_no_text_file_is_an_error(agent: ScriptedAgent, tmp_path: 
     assert str(path) in caught.value.message
 
 
-async def test_write_makes_parents_and_keeps_every_character(agent: ScriptedAgent, tmp_path: Path) -> None:
+async def test_write_makes_parents_keeps_every_character_and_says_why_it_fails(agent: ScriptedAgent, tmp_path: Path):
     file = tmp_path / "a" / "b" / "c.txt"
     assert await write(agent, file, "é\r\n\U0001f600\x00") == {}
     assert file.read_bytes() == "é\r\n\U0001f600\x00".encode()
-
-
-async def test_write_that_fails_says_why(agent: ScriptedAgent, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x", encoding="utf-8")
     for path in (tmp_path, tmp_path / "file" / "below"):
         with pytest.raises(PeerError) as caught:
@@ -89,7 +83,9 @@ async def test_write_that_fails_says_why(agent: ScriptedAgent, tmp_path: Path) -
         assert str(path) in caught.value.message
 
 
-async def test_unsaved_buffer_is_read_before_the_disk(agent: ScriptedAgent, files: Files, tmp_path: Path) -> None:
+async def test_unsaved_buffers_are_read_before_the_disk_and_saved_if_wanted(
+    agent: ScriptedAgent, files: Files, tmp_path: Path
+):
     """[FS-2]"""
     file = tmp_path / "f"
     file.write_text("on disk", encoding="utf-8")
@@ -98,17 +94,11 @@ async def test_unsaved_buffer_is_read_before_the_disk(agent: ScriptedAgent, file
     assert await read(agent, file, line=2, limit=1) == "two\n"
     files.buffers[tmp_path / "new"] = "not on disk at all"
     assert await read(agent, tmp_path / "new") == "not on disk at all"
-
-
-async def test_write_to_an_open_buffer_is_saved(agent: ScriptedAgent, files: Files, tmp_path: Path) -> None:
     file = tmp_path / "f"
     files.buffers[file] = "typed"
     await write(agent, file, "written")
     assert file.read_text(encoding="utf-8") == "written"
     assert await read(agent, file) == "written"
-
-
-async def test_write_may_stay_in_the_buffer(agent: ScriptedAgent, files: Files, tmp_path: Path) -> None:
     file = tmp_path / "f"
     file.write_text("on disk", encoding="utf-8")
     files.buffers[file] = "typed"

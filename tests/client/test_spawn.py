@@ -30,16 +30,13 @@ async def test_agent_answers_over_its_pipes_and_ends_with_its_stdin(tmp_path: Pa
     assert agent.process.returncode == 0
 
 
-async def test_agent_that_dies_says_why_on_stderr() -> None:
+async def test_last_answer_and_last_words_of_an_agent_that_dies_are_read() -> None:
     async with spawn_agent(argv("dies")) as agent:
         with pytest.raises(ConnectionClosed):
             await agent.client.initialize()
         assert await agent.process.wait() == 3
         assert agent.process.stderr == "no key: set one\n"
     assert agent.process.stderr == "no key: set one\n"
-
-
-async def test_last_answer_of_an_agent_that_dies_is_read() -> None:
     for _ in range(5):
         async with spawn_agent(argv("answers and dies")) as agent:
             assert (await agent.client.initialize()).protocol_version == 1
@@ -66,13 +63,10 @@ async def test_program_that_does_not_exist_is_an_error() -> None:
             raise AssertionError("it started")
 
 
-async def test_error_inside_the_block_comes_out_as_it_is() -> None:
+async def test_an_error_inside_the_block_comes_out_and_a_cancel_ends_the_agent() -> None:
     with pytest.raises(ZeroDivisionError):
         async with spawn_agent(argv("good")):
             raise ZeroDivisionError
-
-
-async def test_cancelling_the_block_ends_the_agent() -> None:
     with anyio.CancelScope() as scope:
         async with spawn_agent(argv("good")) as agent:
             await agent.client.initialize()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from acp_agent.client import AcpClient, Terminals
 from acp_agent.errors import PeerError
 from tests.client.kit import ScriptedAgent, real, scripted_agent
+from tests.e2e.kit import alive, until_gone
 
 
 @pytest.fixture
@@ -48,22 +48,6 @@ async def run(agent: ScriptedAgent, command: str, *args: str, **params: Any) -> 
     return result
 
 
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    try:
-        return " Z " not in Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return False
-
-
-async def gone(pid: int) -> None:
-    while alive(pid):
-        await anyio.lowlevel.checkpoint()
-
-
 async def line_of(agent: ScriptedAgent, terminal: str) -> str:
     """The first whole line of a terminal, as soon as it is there."""
     text = ""
@@ -72,27 +56,18 @@ async def line_of(agent: ScriptedAgent, terminal: str) -> str:
     return str(text).partition("\n")[0]
 
 
-async def test_command_runs_with_its_arguments_as_they_are(agent: ScriptedAgent) -> None:
-    """[TERM-3]"""
+async def test_arguments_folder_and_environment_are_the_requests_and_output_is_in_order(
+    agent: ScriptedAgent, tmp_path: Path
+):
+    """[TERM-3] [TERM-2] [TC-12]"""
     result = await run(agent, "printf", "%s|", "a b", "$HOME", "'")
     assert result == {"output": "a b|$HOME|'|", "truncated": False, "exitStatus": {"exitCode": 0}}
-
-
-async def test_stdout_and_stderr_share_one_output_in_order(agent: ScriptedAgent) -> None:
     result = await run(agent, "sh", "-c", "echo 1; echo 2 >&2; echo 3; exit 7")
     assert result == {"output": "1\n2\n3\n", "truncated": False, "exitStatus": {"exitCode": 7}}
-
-
-async def test_cwd_and_environment_are_the_request_s(agent: ScriptedAgent, tmp_path: Path) -> None:
-    """[TERM-2]"""
     env = [{"name": "ADDED", "value": "é x"}]
     result = await run(agent, "sh", "-c", 'pwd; echo "$ADDED"; test -n "$PATH"', cwd=str(tmp_path), env=env)
     assert result["output"] == f"{real(tmp_path)}\né x\n"
     assert result["exitStatus"] == {"exitCode": 0}
-
-
-async def test_stdin_is_empty(agent: ScriptedAgent) -> None:
-    """[TC-12]"""
     assert (await run(agent, "cat"))["exitStatus"] == {"exitCode": 0}
 
 
@@ -115,20 +90,14 @@ async def test_output_keeps_its_last_bytes_from_the_start_of_a_character(agent: 
     assert not longer or len(longer.encode()) > limit, "more would have fitted"
 
 
-async def test_large_output_is_bounded_and_ends_right(agent: ScriptedAgent) -> None:
+async def test_output_is_whole_bounded_and_text_when_the_exit_is_told(agent: ScriptedAgent) -> None:
     result = await run(agent, "sh", "-c", "seq 1 200000; printf end", outputByteLimit=10_000)
     assert result["truncated"] is True
     assert result["output"].endswith("200000\nend")
     assert len(result["output"]) == 10_000
-
-
-async def test_all_output_is_there_when_the_exit_is_told(agent: ScriptedAgent) -> None:
     for _ in range(10):
         result = await run(agent, "sh", "-c", "head -c 300000 /dev/zero | tr '\\0' x")
         assert len(result["output"]) == 300_000
-
-
-async def test_bytes_that_are_no_text_are_replaced(agent: ScriptedAgent) -> None:
     result = await run(agent, "printf", "a\\377b\\303")
     assert result["output"] == "a\ufffdb\ufffd"
 
@@ -140,7 +109,7 @@ async def test_background_child_does_not_hold_the_exit_up(agent: ScriptedAgent) 
     child = int((await output(agent, terminal))["output"])
     assert alive(child)
     await agent.ask("terminal/release", terminalId=terminal)
-    await gone(child)
+    await until_gone(child)
 
 
 async def test_kill_takes_the_whole_tree_and_keeps_the_output(agent: ScriptedAgent) -> None:
@@ -151,7 +120,7 @@ async def test_kill_takes_the_whole_tree_and_keeps_the_output(agent: ScriptedAge
     assert await wait(agent, terminal) == {"signal": "SIGKILL"}
     result = await output(agent, terminal)
     assert result == {"output": f"{child}\n", "truncated": False, "exitStatus": {"signal": "SIGKILL"}}
-    await gone(child)
+    await until_gone(child)
     assert await agent.ask("terminal/kill", terminalId=terminal) == {}, "a second kill is no failure"
 
 
@@ -176,7 +145,7 @@ async def test_released_terminal_is_unknown_and_its_process_gone(agent: Scripted
     pid = int(await line_of(agent, terminal))
     await agent.ask("terminal/release", terminalId=terminal)
     assert terminals.open == 0
-    await gone(pid)
+    await until_gone(pid)
     for method in ("output", "wait_for_exit", "kill", "release"):
         with pytest.raises(PeerError) as caught:
             await agent.ask(f"terminal/{method}", terminalId=terminal)
@@ -190,11 +159,10 @@ async def test_terminal_of_another_session_is_unknown(agent: ScriptedAgent) -> N
     assert caught.value.code == -32002
 
 
-@pytest.mark.parametrize(
-    ("command", "params"),
-    [("/no/such/program", {}), ("true", {"cwd": "/no/such/folder"}), ("/etc/passwd", {}), ("a\0b", {})],
-)
-async def test_command_that_cannot_start_is_an_error(
+@pytest.mark.parametrize(("command", "params"), [
+    ("/no/such/program", {}), ("true", {"cwd": "/no/such/folder"}), ("/etc/passwd", {}), ("a\0b", {}),
+])  # fmt: skip
+async def test_what_cannot_start_fails(
     agent: ScriptedAgent, terminals: Terminals, command: str, params: dict[str, Any]
 ) -> None:
     """[TERM-9]"""
@@ -224,17 +192,14 @@ async def test_joined_for_a_shell_the_quoting_is_lost(tmp_path: Path) -> None:
             assert (await run(agent, "sh", str(script), cwd=str(tmp_path)))["output"].startswith("a  b\n")
 
 
-async def test_closing_the_client_kills_what_runs(terminals: Terminals) -> None:
+async def test_closing_or_cancelling_the_client_kills_what_runs(terminals: Terminals) -> None:
     """[END-2]"""
     async with scripted_agent() as (agent, transport):
         async with AcpClient(transport, terminals=terminals):
             terminal = await create(agent, "sh", "-c", "echo $$; sleep 1000")
             pid = int(await line_of(agent, terminal))
-        await gone(pid)
+        await until_gone(pid)
     assert terminals.open == 0
-
-
-async def test_cancelling_the_client_kills_what_runs(terminals: Terminals) -> None:
     pid = 0
     with anyio.CancelScope() as scope:
         async with scripted_agent() as (agent, transport), AcpClient(transport, terminals=terminals):
@@ -242,4 +207,4 @@ async def test_cancelling_the_client_kills_what_runs(terminals: Terminals) -> No
             pid = int(await line_of(agent, terminal))
             scope.cancel()
             await anyio.sleep_forever()
-    await gone(pid)
+    await until_gone(pid)

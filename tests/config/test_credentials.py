@@ -117,15 +117,12 @@ def test_a_link_in_place_of_the_new_file_is_not_followed(environ: dict[str, str]
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_keys_are_kept_in_the_keyring_where_there_is_one(with_ring: dict[str, str], ring: FakeKeyring) -> None:
+def test_keys_are_kept_in_the_keyring_and_passed_by_where_it_is_locked(with_ring: dict[str, str], ring: FakeKeyring):
     assert store_key("default", "secret", with_ring) == "keyring"
     assert ring.kept == {("acp-coder", "default"): "secret"}
     assert not credentials_file(with_ring).exists()
     assert forget_key("default", with_ring) == ["keyring"]
     assert ring.kept == {}
-
-
-def test_a_locked_keyring_is_passed_by(with_ring: dict[str, str], ring: FakeKeyring) -> None:
     ring.locked = True
     assert find_key("default", PROVIDER, with_ring) is None
     file = str(credentials_file(with_ring))
@@ -149,10 +146,9 @@ def test_a_damaged_file_is_told_and_left_as_it_is(text: str, environ: dict[str, 
     file.parent.mkdir(parents=True)
     file.write_text(text)
     for act in (
-        lambda: find_key("default", PROVIDER, environ),
-        lambda: store_key("default", "x", environ),
+        lambda: find_key("default", PROVIDER, environ), lambda: store_key("default", "x", environ),
         lambda: forget_key("default", environ),
-    ):
+    ):  # fmt: skip
         with pytest.raises(ConfigError, match=r"credentials\.json"):
             act()
     assert file.read_text() == text

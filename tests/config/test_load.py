@@ -103,12 +103,9 @@ def test_dotted_and_quoted_keys_are_found_with_their_lines(sources: Sources) -> 
     assert config.origin("log.level") == f"{sources.file}:4"
 
 
-def test_empty_variables_count_as_not_set(sources: Sources) -> None:
+def test_empty_variables_and_the_file_of_no_project_count_as_not_set(sources: Sources) -> None:
     sources.environ.update(OPENAI_MODEL="", ACP_CODER_MODE="  ")
     assert sources.load().settings == Settings()
-
-
-def test_without_a_project_its_file_is_not_read(sources: Sources) -> None:
     sources.of_project("nonsense")
     assert load_config(sources.environ).settings == Settings()
 
@@ -145,16 +142,13 @@ def test_text_in_a_file_is_not_taken_for_a_number(sources: Sources) -> None:
     sources.refuses(r"tools\.bash\.timeout")
 
 
-@pytest.mark.parametrize(
-    ("variable", "value", "words"),
-    [
-        ("ACP_CODER_MAX_TOOL_ITERATIONS", "many", r"environment \(ACP_CODER_MAX_TOOL_ITERATIONS\): `agent\.max_tool"),
-        ("ACP_CODER_MAX_TOOL_ITERATIONS", "0", r"`agent\.max_tool_iterations`: expected `int` >= 1"),
-        ("ACP_CODER_MODE", "yolo", r"environment \(ACP_CODER_MODE\): `agent\.mode`: invalid enum value 'yolo'"),
-        ("ACP_CODER_LOG_LEVEL", "loud", r"`log\.level`: invalid enum value"),
-        ("ACP_CODER_API", "soap", r"environment \(ACP_CODER_API\): `providers\.default\.api`: invalid enum value"),
-    ],
-)
+@pytest.mark.parametrize(("variable", "value", "words"), [
+    ("ACP_CODER_MAX_TOOL_ITERATIONS", "many", r"environment \(ACP_CODER_MAX_TOOL_ITERATIONS\): `agent\.max_tool"),
+    ("ACP_CODER_MAX_TOOL_ITERATIONS", "0", r"`agent\.max_tool_iterations`: expected `int` >= 1"),
+    ("ACP_CODER_MODE", "yolo", r"environment \(ACP_CODER_MODE\): `agent\.mode`: invalid enum value 'yolo'"),
+    ("ACP_CODER_LOG_LEVEL", "loud", r"`log\.level`: invalid enum value"),
+    ("ACP_CODER_API", "soap", r"environment \(ACP_CODER_API\): `providers\.default\.api`: invalid enum value"),
+])  # fmt: skip
 def test_wrong_variables_are_named(variable: str, value: str, words: str, sources: Sources) -> None:
     sources.environ[variable] = value
     sources.refuses(words)
@@ -163,29 +157,25 @@ def test_wrong_variables_are_named(variable: str, value: str, words: str, source
 # --- wrong files -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("[agent]\nmodell = 1\n", r":2: unknown key `agent\.modell`; did you mean `agent\.model`\?"),
-        ("[agnet]\nmodel = 'x'\n", r":2: unknown key `agnet\.model`; did you mean `agent\.model`\?"),
-        ("\n[tools.bsh]\ntimeout = 1\n", r":3: unknown key `tools\.bsh\.timeout`; did you mean `tools\.bash\.timeout`"),
-        ("zzz = 1\n", r":1: unknown key `zzz`; see docs/configuration\.md"),
-        ("[zzz]\n", r":1: unknown key `zzz`"),
-        ("agent = 3\n", r":1: `agent` is a table, not a value"),
-        ("providers = 3\n", r":1: `providers` is a table, not a value"),
-        ("[providers]\nlocal = 'x'\n", r":2: `providers\.local` is a table, not a value"),
-        ("[providers.local]\nbase_ur = 'x'\n", r":2: unknown key `providers\.local\.base_ur`; did you mean"),
-        ("[agent]\nmodel = 3\n", r":2: `agent\.model`: expected `str`, got `int`"),
-        ("[tools.bash]\ntimeout = 1000\n", r":2: `tools\.bash\.timeout`: expected `float` <= 600"),
-        ("[tools.bash]\ntimeout = 0\n", r":2: `tools\.bash\.timeout`: expected `float` > 0"),
-        ("[providers.local]\nmodels = 'x'\n", r":2: `providers\.local\.models`: expected `array`, got `str`"),
-        ("[providers.local]\nmodels = [1]\n", r":2: `providers\.local\.models`: expected `str`, got `int`"),
-        ("[providers.a]\nimages = true\n[providers.b]\nimages = 3\n", r":4: `providers\.b\.images`: expected `bool`"),
-        ("[agent\n", r"config\.toml: not valid TOML: .*line 1"),
-        ("[agent]\nmodel = 'x\n", r"config\.toml: not valid TOML: .*at end of document"),
-        ("[agent]\nmodel = 1\nmodel = 2\n", r"not valid TOML: .*line 3"),
-    ],
-)
+@pytest.mark.parametrize(("text", "words"), [
+    ("[agent]\nmodell = 1\n", r":2: unknown key `agent\.modell`; did you mean `agent\.model`\?"),
+    ("[agnet]\nmodel = 'x'\n", r":2: unknown key `agnet\.model`; did you mean `agent\.model`\?"),
+    ("\n[tools.bsh]\ntimeout = 1\n", r":3: unknown key `tools\.bsh\.timeout`; did you mean `tools\.bash\.timeout`"),
+    ("zzz = 1\n", r":1: unknown key `zzz`; see docs/configuration\.md"), ("[zzz]\n", r":1: unknown key `zzz`"),
+    ("agent = 3\n", r":1: `agent` is a table, not a value"),
+    ("providers = 3\n", r":1: `providers` is a table, not a value"),
+    ("[providers]\nlocal = 'x'\n", r":2: `providers\.local` is a table, not a value"),
+    ("[providers.local]\nbase_ur = 'x'\n", r":2: unknown key `providers\.local\.base_ur`; did you mean"),
+    ("[agent]\nmodel = 3\n", r":2: `agent\.model`: expected `str`, got `int`"),
+    ("[tools.bash]\ntimeout = 1000\n", r":2: `tools\.bash\.timeout`: expected `float` <= 600"),
+    ("[tools.bash]\ntimeout = 0\n", r":2: `tools\.bash\.timeout`: expected `float` > 0"),
+    ("[providers.local]\nmodels = 'x'\n", r":2: `providers\.local\.models`: expected `array`, got `str`"),
+    ("[providers.local]\nmodels = [1]\n", r":2: `providers\.local\.models`: expected `str`, got `int`"),
+    ("[providers.a]\nimages = true\n[providers.b]\nimages = 3\n", r":4: `providers\.b\.images`: expected `bool`"),
+    ("[agent\n", r"config\.toml: not valid TOML: .*line 1"),
+    ("[agent]\nmodel = 'x\n", r"config\.toml: not valid TOML: .*at end of document"),
+    ("[agent]\nmodel = 1\nmodel = 2\n", r"not valid TOML: .*line 3"),
+])  # fmt: skip
 def test_wrong_files_are_told_with_file_line_and_key(text: str, words: str, sources: Sources) -> None:
     sources.user(text)
     with pytest.raises(ConfigError, match=words) as error:
@@ -210,10 +200,12 @@ def test_wrong_flags_are_told(flag: str, sources: Sources) -> None:
 # --- a project's own file ----------------------------------------------------------------------------------------
 
 
-def test_a_project_sets_what_it_may(sources: Sources) -> None:
+def test_a_project_sets_what_it_may_and_no_permissions(sources: Sources) -> None:
     sources.of_project("[agent]\nmax_tool_iterations = 30\n[tools.files]\nread_lines = 100\n")
     settings = sources.load().settings
     assert (settings.agent.max_tool_iterations, settings.tools.files.read_lines) == (30, 100)
+    sources.of_project('[[tools.permissions.bash]]\npattern = "*"\naction = "allow"\n')
+    sources.refuses("cannot be set by a project")
 
 
 @table("key", [key for key in keys() if not key.project])
@@ -230,10 +222,14 @@ def toml(value: object) -> str:
     return "{ x = 'y' }" if value == {} else msgspec.json.encode(value).decode()
 
 
-SENSITIVE = ["agent.mode", "agent.instructions", "agent.provider", "providers.NAME.base_url", "providers.NAME.api_key"]
+SENSITIVE = [
+    "agent.mode", "agent.instructions", "agent.provider", "providers.NAME.base_url", "providers.NAME.api_key",
+    "providers.NAME.headers", "store.path", "log.file", "tools.sandbox.disabled",
+    "audit.enabled", "tools.policy.enabled",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [*SENSITIVE, "providers.NAME.headers", "store.path", "log.file"])
+@table("name", SENSITIVE)
 def test_what_would_give_a_cloned_repository_power_is_the_persons(name: str) -> None:
     assert not next(key for key in keys() if key.name == name).project
 
@@ -257,15 +253,12 @@ def test_every_variable_sets_a_key_that_exists(variable: str, name: str) -> None
 # --- what a trusted project may add ------------------------------------------------------------------------------
 
 
-def test_hooks_of_a_project_run_behind_the_persons(sources: Sources) -> None:
+def test_a_project_adds_hooks_behind_the_persons_and_mcp_servers_beside_theirs(sources: Sources) -> None:
     sources.user('[[hooks.tool_after]]\ncommand = "mine"\n')
     sources.of_project('[[hooks.tool_after]]\ncommand = "theirs"\n[[hooks.tool_before]]\ncommand = "early"\n')
     hooks = sources.load().settings.hooks
     assert [hook.command for hook in hooks.tool_after] == ["mine", "theirs"]
     assert [hook.command for hook in hooks.tool_before] == ["early"]
-
-
-def test_a_project_may_add_mcp_servers_but_not_change_the_persons(sources: Sources) -> None:
     sources.user('[mcp.servers.forge]\ncommand = "forge"\nenv = {TOKEN = "x"}\n')
     sources.of_project('[mcp.servers.docs]\ncommand = "docs"\n')
     assert set(sources.load().settings.mcp.servers) == {"forge", "docs"}
@@ -273,17 +266,7 @@ def test_a_project_may_add_mcp_servers_but_not_change_the_persons(sources: Sourc
     sources.refuses(rf"{file}:1.*forge.*in your own configuration")
 
 
-@pytest.mark.parametrize(
-    "key", ["tools.sandbox.disabled", "tools.permissions.bash", "audit.enabled", "tools.policy.enabled"]
-)
-def test_no_project_sets_keys_of_safety(sources: Sources, key: str) -> None:
-    table, _, name = key.rpartition(".")
-    value = '[{pattern = "*", action = "allow"}]' if name == "bash" else "false"
-    sources.of_project(f"[{table}]\n{name} = {value}\n")
-    sources.refuses("cannot be set by a project")
-
-
-def test_the_origin_of_an_entry_of_a_list_is_its_own_line(sources: Sources) -> None:
+def test_an_entry_of_a_list_has_its_own_line_and_a_wrong_word_that_of_the_list(sources: Sources) -> None:
     sources.user(
         '[agent]\nmode = "ask"\n\n[[tools.permissions.bash]]\npattern = "a"\naction = "allow"\n'
         '[[tools.permissions.bash]]\npattern = "b"\naction = "deny"\n'
@@ -295,6 +278,8 @@ def test_the_origin_of_an_entry_of_a_list_is_its_own_line(sources: Sources) -> N
     assert config.origin_of("tools.policy.rules", 0) == f"{sources.file}:12"
     assert config.origin_of("tools.policy.rules", 1) == f"{sources.file}:13"
     assert config.origin_of("tools.authorization.rules", 0) == ""
+    sources.user('[agent]\nmode = "ask"\n[[tools.permissions.bash]]\npattern = "a"\naction = "alow"\n')
+    sources.refuses(r"config.toml:3: .*alow")
 
 
 @pytest.mark.parametrize("key", ["tools.sandbox.protect", "tools.sandbox.allow_read", "tools.files.deny_read"])
@@ -304,24 +289,16 @@ def test_a_path_with_a_nul_character_is_an_error_with_its_place(sources: Sources
     sources.refuses(rf"config.toml:2: `{key}`")
 
 
-@pytest.mark.parametrize(
-    ("key", "text", "words"),
-    [
-        ("tools.sandbox.allow_read", "~bob/x", "only your own home folder can be written as `~`"),
-        ("tools.files.deny_read", "~bob/x", "only your own home folder can be written as `~`"),
-        ("tools.sandbox.allow_write", "/srv/**/x", "a folder stands for all that is in it"),
-        ("tools.sandbox.writable", "", "contains an empty path"),
-    ],
-)
+@pytest.mark.parametrize(("key", "text", "words"), [
+    ("tools.sandbox.allow_read", "~bob/x", "only your own home folder can be written as `~`"),
+    ("tools.files.deny_read", "~bob/x", "only your own home folder can be written as `~`"),
+    ("tools.sandbox.allow_write", "/srv/**/x", "a folder stands for all that is in it"),
+    ("tools.sandbox.writable", "", "contains an empty path"),
+])  # fmt: skip
 def test_a_path_that_would_stand_for_nothing_is_refused_by_name(sources: Sources, key, text, words) -> None:
     table, _, name = key.rpartition(".")
     sources.user(f'[{table}]\n{name} = ["{text}"]\n')
     sources.refuses(f"config.toml:1: .*`{key}` .*{re.escape(words)}")
-
-
-def test_a_wrong_word_in_a_rule_is_named_with_the_place_of_its_list(sources: Sources) -> None:
-    sources.user('[agent]\nmode = "ask"\n[[tools.permissions.bash]]\npattern = "a"\naction = "alow"\n')
-    sources.refuses(r"config.toml:3: .*alow")
 
 
 # --- other names ------------------------------------------------------------------------------------------------
@@ -344,18 +321,15 @@ def test_a_key_or_table_under_another_name_sets_the_present_one(sources: Sources
     assert at == value
 
 
-@table(
-    ("text", "words"),
-    [
-        (
-            "[tools.shell]\ntimeout = 3\n[tools.bash]\ntimeout = 4\n",
-            "`tools.shell.timeout` is another name of `tools.bash.timeout`, which is set, too",
-        ),
-        ("[tools]\nbash = 3\nshell.timeout = 4\n", "which is in no table there"),
-        ("\n[tools.shell]\ntimeout = 'x'\n", "config.toml:3: `tools.bash.timeout`"),
-        ("[tools.shell]\ntimeuot = 1\n", "unknown key `tools.bash.timeuot`"),
-    ],
-)
+@table(("text", "words"), [
+    (
+        "[tools.shell]\ntimeout = 3\n[tools.bash]\ntimeout = 4\n",
+        "`tools.shell.timeout` is another name of `tools.bash.timeout`, which is set, too",
+    ),
+    ("[tools]\nbash = 3\nshell.timeout = 4\n", "which is in no table there"),
+    ("\n[tools.shell]\ntimeout = 'x'\n", "config.toml:3: `tools.bash.timeout`"),
+    ("[tools.shell]\ntimeuot = 1\n", "unknown key `tools.bash.timeuot`"),
+])  # fmt: skip
 def test_another_name_hides_no_mistake(sources: Sources, text: str, words: str) -> None:
     sources.user(text)
     with pytest.raises(ConfigError) as caught:

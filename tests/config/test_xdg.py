@@ -14,9 +14,7 @@ from acp_agent.config.xdg import config_dir, config_file, ensure_home, state_dir
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere platformdirs answers")
 @pytest.mark.parametrize("variables", [{}, {"XDG_CONFIG_HOME": "/c", "XDG_STATE_HOME": "/s"}, {"XDG_CONFIG_HOME": " "}])
-def test_the_places_are_those_of_platformdirs(
-    variables: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_places_are_as_in_platformdirs(variables: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))

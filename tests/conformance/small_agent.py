@@ -23,11 +23,19 @@ FAULT = os.environ.get("FAULT", "")
 STATE = Path(os.environ["HOME"]) / "small-agent"
 MODES = ["code", "ask"]
 COMMANDS = [{"name": "help", "description": "Say what there is"}]
+OPTIONS = [
+    {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
+    {"optionId": "no", "name": "No", "kind": "reject_once"},
+]
 PROBLEM, UNKNOWN, BAD, INVALID, NOT_FOUND = -32603, -32601, -32600, -32602, -32002
 
 
 def fault(id_):
     return id_ == FAULT
+
+
+def text(words):
+    return [{"type": "content", "content": {"type": "text", "text": words}}]
 
 
 class Failed(Exception):
@@ -634,9 +642,6 @@ class Small:
         self.after.clear()
 
     async def does(self, session, id_, name, arguments):
-        def text(words):
-            return [{"type": "content", "content": {"type": "text", "text": words}}]
-
         if name == "shell":
             if not await self.may(session, id_, arguments):
                 return "failed", text("Rejected."), "The user rejected it."
@@ -669,12 +674,7 @@ class Small:
         return "failed", text("no such tool"), "There is no such tool."
 
     async def may(self, session, id_, arguments):
-        options = [
-            {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
-            {"optionId": "no", "name": "No", "kind": "reject_once"},
-        ]
-        if fault("PERM-2"):
-            options.append(options[0])
+        options = [*OPTIONS, OPTIONS[0]] if fault("PERM-2") else OPTIONS
         call = {"toolCallId": id_, "title": arguments["command"]}
         if fault("PERM-3"):
             call = {"toolCallId": str(uuid.uuid4())}
@@ -706,9 +706,6 @@ class Small:
         return outcome.get("optionId") == "yes" or (fault("PERM-6") and outcome.get("optionId") == "no")
 
     async def shell(self, session, id_, command):
-        def text(words):
-            return [{"type": "content", "content": {"type": "text", "text": words}}]
-
         cwd = os.getcwd() if fault("NEW-5") else session.cwd
         itself = fault("CAN-3") and "sleep" in command  # A terminal has to be released, which ends its command.
         if self.client.get("terminal") and not itself:
@@ -745,9 +742,6 @@ class Small:
         await asyncio.gather(*(self.ask("terminal/release", where) for _ in range(times)))
 
     async def terminal(self, session, id_, command, cwd):
-        def text(words):
-            return [{"type": "content", "content": {"type": "text", "text": words}}]
-
         params = {"sessionId": session.id, "command": "bash", "args": ["-c", command], "cwd": cwd, "env": []}
         if fault("TERM-2") and "where" in command:
             params["cwd"] = "."

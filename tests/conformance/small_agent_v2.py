@@ -13,7 +13,7 @@ import uuid
 from pathlib import Path
 
 import small_agent  # type: ignore[import-not-found]
-from small_agent import BAD, INVALID, NOT_FOUND, PROBLEM, STATE, UNKNOWN, Failed, Session, Small
+from small_agent import BAD, INVALID, NOT_FOUND, OPTIONS, PROBLEM, STATE, UNKNOWN, Failed, Session, Small
 
 FAULT = small_agent.FAULT
 small_agent.FAULT = {
@@ -380,15 +380,11 @@ class SmallV2(Small):  # type: ignore[misc]
         return {"type": "diff", "changes": [{"operation": operation, "path": path}], **patch, **gone}
 
     async def may(self, session, id_, arguments):
-        options = [
-            {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
-            {"optionId": "no", "name": "No", "kind": "reject_once"},
-        ]
         subject = {
             "type": "command", "command": arguments["command"], "cwd": "." if fault("V2-PERM-3") else session.cwd,
             "toolCallId": new_id() if fault("V2-PERM-2") else id_,
         }  # fmt: skip
-        asked = {"sessionId": session.id, "title": "Run it?", "subject": subject, "options": options}
+        asked = {"sessionId": session.id, "title": "Run it?", "subject": subject, "options": OPTIONS}
         if fault("V2-PERM-1"):
             del asked["title"]
         self.state(session, "requires_action", "V2-PERM-6")

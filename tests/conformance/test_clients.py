@@ -121,9 +121,6 @@ async def test_a_person_sends_a_prompt_and_reads_the_report(tmp_path: Path) -> N
         assert "2 passed, 0 failed, 0 not here\n\n```python\n" in editor.text()
 
 
-# --- the command -------------------------------------------------------------------------------------------------
-
-
 def ran(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     command = [COMMAND, "conformance", "client", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **environ})
@@ -161,9 +158,6 @@ def test_a_client_that_ends_during_a_question_fails_it(tmp_path: Path) -> None:
 def test_wrong_usage_is_said(arguments: tuple[str, ...], status: int, words: str) -> None:
     ended = ran(*arguments)
     assert (ended.returncode, words in ended.stderr) == (status, True), ended.stderr
-
-
-# --- other clients -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(

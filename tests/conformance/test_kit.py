@@ -104,9 +104,6 @@ async def test_this_agent_keeps_all_of_it() -> None:
     assert [each.requirement.id for each in results if each.outcome == "not here"] == []
 
 
-# --- the command -------------------------------------------------------------------------------------------------
-
-
 def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [COMMAND, "conformance", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
@@ -172,12 +169,9 @@ def test_what_another_kit_fails_counts(tmp_path: Path, kind: str) -> None:
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("9", "1", "1")
 
 
-def test_another_kit_without_a_report_is_wrong_usage(tmp_path: Path) -> None:
+def test_the_ids_of_another_kit_are_named_once_and_it_has_to_write_a_report(tmp_path: Path) -> None:
     ended = ran_with_tck(tmp_path, "silent")
     assert (ended.returncode, "wrote no report, and said:\nnothing to report" in ended.stderr) == (2, True)
-
-
-def test_the_ids_of_another_kit_are_named_once() -> None:
     named = [id_ for check in CHECKS.values() for id_ in check.tck]
     assert len(named) == len(set(named)) and not {*named} & DIFFERS.keys()
     assert {id_ for id_, _ in DIFFERS.values()} <= requirements().keys()
@@ -201,9 +195,7 @@ def test_wrong_usage_is_said(arguments: tuple[str, ...], words: str) -> None:
     assert (ended.returncode, words in ended.stderr) == (2, True), ended.stderr
 
 
-def test_without_the_package_for_schemas_the_command_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_its_package_it_says_which(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
     assert run_command(["conformance", "--", *SMALL]) == 2
     assert "`pip install jsonschema-rs`" in capsys.readouterr().err

@@ -22,11 +22,8 @@ def test_the_query_of_a_servers_address_lets_in(query: str, tmp_path: Path) -> N
     assert found(tmp_path, f"https://x.example/mcp?{query}")
 
 
-def test_a_variable_that_a_server_is_given_is_one_whatever_it_is_called(tmp_path: Path) -> None:
+def test_a_variable_of_a_server_is_one_whatever_it_is_called_and_what_is_none_is_left_alone(tmp_path: Path) -> None:
     assert found(tmp_path, DB=SECRET) == (SECRET,)
-
-
-def test_what_is_none_is_left_alone(tmp_path: Path) -> None:
     urls = ("https://x.example/mcp", "https://x.example/mcp?lang=en&verbose=true", "http://[::1", "?", "")
     env = {"MODE": "production", "PATH": "/usr/bin:/bin", "URL": "https://a.example/b2", "PORT": "123456789012345678"}
     assert found(tmp_path, *urls, **env, NAME="some-long-name-here") == ()

@@ -104,7 +104,7 @@ def test_prose_is_given_as_it_comes():
     assert given == text
 
 
-def test_what_turns_out_harmless_is_released_at_the_end_of_its_word():
+def test_what_turns_out_harmless_is_released_and_values_and_keys_wait_for_their_end():
     stream = Redactor().stream()
     assert stream.feed("use s") == "use "
     assert stream.feed("k-") == ""
@@ -112,17 +112,11 @@ def test_what_turns_out_harmless_is_released_at_the_end_of_its_word():
     assert stream.feed(" more") == "sk-learn more"
     assert stream.feed(". token: ") == ". token:"
     assert stream.feed("none ") == " none "
-
-
-def test_the_value_of_an_assignment_waits_for_its_end():
     stream = PLAIN.stream()
     assert stream.feed('password = "hun') == "password ="
     assert stream.feed("ter22") == ""
     assert stream.feed('x", more') == ' "[redacted: password]", more'
     assert stream.kinds == ("password",)
-
-
-def test_a_key_block_is_one_mark_given_at_its_first_line():
     stream = PLAIN.stream()
     assert stream.feed("-----BEGIN " + "PRIVATE KEY-----\n") == ""
     assert stream.feed(BASE64 + "\n") == "[redacted: private key]"

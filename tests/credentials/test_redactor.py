@@ -75,8 +75,7 @@ def test_a_colour_within_a_credential_does_not_save_it():
 
 
 FOUND = [
-    ("postgres://user:…@db.example.com/x", "s3cr3tpw", "password"),
-    ("redis://:…@cache:6379", "s3cr3tpw", "password"),
+    ("postgres://user:…@db.example.com/x", "s3cr3tpw", "password"), ("redis://:…@cache:6379", "s3cr3tpw", "password"),
     ("mongodb+srv://u:…@h1,h2/db", "p%40ss1", "password"),
     ("git clone https://bob:…@example.com/r.git", "hunter22", "password"),
     ("Authorization: Bearer …", "abcDEF123456ghiJKL", "bearer token"),
@@ -86,18 +85,12 @@ FOUND = [
     ("Proxy-Authorization: Basic …", "dXNlcjpwYXNz", "authorization header"),
     ("curl -H 'X-Api-Key: …' u", "abc123def", "API key"),
     ("Set-Cookie: sid=…; Path=/; HttpOnly", "abc123def456", "cookie"),
-    ("Cookie: a=1; session=…", "abc123def456", "cookie"),
-    ("DB_PASSWORD=…", "supersecretword", "password"),
-    ("export API_TOKEN='…'", "abc-123-def", "token"),
-    ("docker run -e MYSQL_PASS=… image", "geheimnis", "password"),
-    ('password = "…"', "hunter2", "password"),
-    ('{"clientSecret": "…", "a": 1}', "Xy7-abc", "secret"),
-    ("api_key: …", "abc123def", "API key"),
-    ("'secret-key' => '…'", "a8f7s9d6", "API key"),
-    ('token := "…"', "a8f7s9d6", "token"),
-    ('password: str = "…"', "hunter2x", "password"),
-    ("tool --password … --verbose", "hunter22", "password"),
-    ("tool --db-password=…", "hunter22", "password"),
+    ("Cookie: a=1; session=…", "abc123def456", "cookie"), ("DB_PASSWORD=…", "supersecretword", "password"),
+    ("export API_TOKEN='…'", "abc-123-def", "token"), ("docker run -e MYSQL_PASS=… image", "geheimnis", "password"),
+    ('password = "…"', "hunter2", "password"), ('{"clientSecret": "…", "a": 1}', "Xy7-abc", "secret"),
+    ("api_key: …", "abc123def", "API key"), ("'secret-key' => '…'", "a8f7s9d6", "API key"),
+    ('token := "…"', "a8f7s9d6", "token"), ('password: str = "…"', "hunter2x", "password"),
+    ("tool --password … --verbose", "hunter22", "password"), ("tool --db-password=…", "hunter22", "password"),
     ("https://h/?a=1&access_token=…&b=2", "a8f7s9d6", "token"),
     ("aws_secret_access_key = …", "wJalr/" + "XUtn1FEMI/K7MDENG+bPx9fiC0", "API key"),
     ('{\\"password\\": \\"…\\"}', "hunter22x", "password"),
@@ -107,7 +100,7 @@ FOUND = [
     ("https://hooks.slack.com/services/…", "T01/B02/" + MIX[:24], "Slack webhook"),
     ("bot123456789:…", "AA" + MIX[:33], "Telegram token"),
     ("//registry.npmjs.org/:_authToken=…", "a8f7s9d6e5", "token"),
-]
+]  # fmt: skip
 
 
 @table(("around", "secret", "kind"), FOUND)
@@ -176,21 +169,16 @@ def replaced_lines(files: list[Path]) -> list[str]:
     return found
 
 
-def test_the_source_of_this_program_stays_as_it_is():
+def test_the_source_of_this_program_and_the_standard_library_stay_as_they_are():
     files = [*(ROOT / "acp_agent").rglob("*.py"), *(ROOT / "docs").glob("*.md"), *(ROOT / "acp_agent").rglob("*.md")]
     assert len(files) > 100
     assert replaced_lines(files) == []
-
-
-def test_the_standard_library_stays_as_it_is():
     files = [*STDLIB.glob("*.py"), *(STDLIB / "urllib").glob("*.py"), *(STDLIB / "http").glob("*.py")]
     files += [*(STDLIB / "email").glob("*.py"), *(STDLIB / "asyncio").glob("*.py"), *(STDLIB / "lib2to3").rglob("*.py")]
     assert len(files) > 200
     made_up_in_a_comment = "request.py: passwd="
     assert [line for line in replaced_lines(files) if not line.startswith(made_up_in_a_comment)] == []
 
-
-# --- private keys --------------------------------------------------------------------------------------------------
 
 BODY = ("MIIEpA" + "aB3/" * 14 + "xy\n") * 5 + "aB3dE5==\n"
 FORMS = ["PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY", "OPENSSH PRIVATE KEY", "ENCRYPTED PRIVATE KEY"]
@@ -211,7 +199,7 @@ def test_a_private_key_is_one_mark(form: str):
     assert PLAIN.redact(block(form, "Version: x 1\nProc-Type: 4,ENCRYPTED\n\n" + BODY)) == mark
 
 
-def test_a_private_key_without_its_end_or_its_beginning_is_found():
+def test_a_private_key_is_found_without_an_end_and_public_ones_stay():
     whole = block("PRIVATE KEY")
     cut = "".join(whole.splitlines(keepends=True)[:4])
     assert PLAIN.redact(cut + "Build finished.\n") == "[redacted: private key]\nBuild finished.\n"
@@ -219,17 +207,11 @@ def test_a_private_key_without_its_end_or_its_beginning_is_found():
     wanted = "$ tail key\nM[redacted: private key]\nend\n"  # what reads like a word was given before it was known
     tail = "".join(whole.splitlines(keepends=True)[3:])
     assert PLAIN.redact(f"$ tail key\n{tail}\nend\n") == wanted
-
-
-def test_certificates_and_public_keys_stay():
     for form in ("CERTIFICATE", "PUBLIC KEY", "RSA PUBLIC KEY"):
         assert PLAIN.redact(block(form)) == block(form)
 
 
-# --- own values ----------------------------------------------------------------------------------------------------
-
-
-def test_own_values_are_found_in_every_spelling():
+def test_own_values_are_those_worth_hiding_in_every_spelling():
     value = 'x9/K+"geheim" ü'
     redactor = Redactor(values=[value, "short"])
     mark = "[redacted: credential of the agent]"
@@ -238,24 +220,14 @@ def test_own_values_are_found_in_every_spelling():
     assert redactor.redact("q=" + urllib.parse.quote(value, safe="")) == f"q={mark}"
     coded = base64.b64encode(value.encode()).decode()
     assert redactor.redact(coded) == mark + "=" * coded.count("=")
-
-
-def test_own_values_are_those_worth_hiding():
     environ = {
         "MY_API_KEY": "abcdef-12345", "GH_TOKEN": "Zz9" * 4, "DATABASE_PASSWORD": "p w 1 2 3 4", "A_KEY": "short",
         "B_TOKEN": "/home/x/token", "C_SECRET": "12345678", "D_KEY": "disabled", "PATH": "Zz9Zz9Zz9",
         "E_KEY": "~/.ssh/id_1", "F_TOKEN": "https://auth.example.com/x1", "G_SECRET": "https://u:pw1@example.com",
     }  # fmt: skip
     assert set(own_values(environ)) == {
-        "abcdef-12345",
-        "Zz9" * 4,
-        "p w 1 2 3 4",
-        "https://u:pw1@example.com",
-        "12345678",
-    }
-
-
-# --- the face ------------------------------------------------------------------------------------------------------
+        "abcdef-12345", "Zz9" * 4, "p w 1 2 3 4", "https://u:pw1@example.com", "12345678",
+    }  # fmt: skip
 
 
 def test_values_are_redacted_all_the_way_down():
@@ -285,15 +257,12 @@ def test_patterns_of_ones_own_count_and_bad_ones_are_named():
     assert all(line.startswith("secrets.extra_patterns: ") for line in redactor.trouble)
 
 
-def test_redaction_can_be_switched_off():
+def test_redaction_can_be_switched_off_and_lets_odd_characters_through():
     redactor = Redactor(values=["abcdefgh1"], enabled=False)
     text = "abcdefgh1 " + TOKENS["GitHub token"][0]
     assert redactor.redact(text) is text
     assert redactor.value({"password": text})["password"] is text
     assert redactor.stream().feed(text) is text
-
-
-def test_lone_surrogates_and_odd_characters_come_through():
     token = TOKENS["GitHub token"][0]
     text = f"\ud800 é 語 \udfff {token} \U0001f511"
     assert PLAIN.redact(text) == text.replace(token, "[redacted: GitHub token]")

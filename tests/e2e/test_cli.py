@@ -152,10 +152,8 @@ async def test_prompt_goes_on_with_the_newest_session_of_the_folder_and_names_it
         assert done.stdout == "three\n", done.stderr
         assert done.stderr == first.stderr
         assert [text(message) for message in without_context(model.requests[2].body["messages"])[1:]] == [
-            "first",
-            "one",
-            "second",
-        ]
+            "first", "one", "second",
+        ]  # fmt: skip
 
 
 Cue = tuple[str, str | Callable[[], object]]
@@ -274,11 +272,6 @@ async def test_a_sentence_without_a_command_is_a_prompt(tmp_path):
         assert text(without_context(model.requests[0].body["messages"])[-1]) == "fix it"
 
 
-def test_a_word_that_is_no_command_is_told_the_nearest_one_or_the_command_for_a_prompt(tmp_path):
-    assert "did you mean `acp-coder doctor`?" in run(tmp_path, "docter").stderr
-    assert '`acp-coder prompt "fix it"`' in run(tmp_path, "fix", "it").stderr
-
-
 async def test_sessions_are_shown_exported_and_deleted(tmp_path):
     async with FakeModel([WRITE, "Done."]) as model:
         await ran(model, tmp_path, "prompt", "--yes", "Write something")
@@ -324,15 +317,12 @@ def test_a_wrong_command_line_is_one_sentence_and_status_two(tmp_path, arguments
     assert done.stderr.count("\n") == 1
 
 
-def test_a_wrong_configuration_is_status_two_with_file_line_and_nearest_key(tmp_path):
+def test_config_names_what_is_wrong_and_where_values_come_from(tmp_path):
     wrong = configured(tmp_path, "[tools.bash]\n\ntimout = 3\n")
     done = run(tmp_path, "config", "show", **wrong)
     assert done.returncode == 2
     words = ":3: unknown key `tools.bash.timout`; did you mean `tools.bash.timeout`?"
     assert wrong["ACP_CODER_CONFIG"] + words in done.stderr
-
-
-def test_config_show_origin_names_where_values_come_from(tmp_path):
     config = configured(tmp_path, '[agent]\nmode = "ask"\n[providers.default]\napi_key = "sk-test-not-a-key"\n')
     done = run(tmp_path, "config", "show", "--origin", **config)
     assert f'agent.mode = "ask"    # {config["ACP_CODER_CONFIG"]}:2' in done.stdout
@@ -341,8 +331,10 @@ def test_config_show_origin_names_where_values_come_from(tmp_path):
     assert "sk-test" not in done.stdout
 
 
-def test_help_lists_the_commands(tmp_path):
+def test_help_and_a_word_that_is_no_command_name_the_commands(tmp_path):
     assert "prompt" in run(tmp_path, "--help").stdout
+    assert "did you mean `acp-coder doctor`?" in run(tmp_path, "docter").stderr
+    assert '`acp-coder prompt "fix it"`' in run(tmp_path, "fix", "it").stderr
 
 
 def test_login_keeps_the_key_privately_and_logout_forgets_it(tmp_path):
@@ -375,12 +367,25 @@ async def test_doctor_says_what_works(tmp_path):
         assert last_line(done).startswith("Ready: acp-coder prompt ")
 
 
-def test_doctor_says_which_known_providers_have_keys(tmp_path):
+def test_doctor_names_keys_and_servers_and_hides_what_they_are_given(tmp_path):
     keys = {"ANTHROPIC_API_KEY": "x", "GROQ_API_KEY": "y", "OPENAI_MODEL": "", "OPENAI_BASE_URL": ""}
     done = run(tmp_path, "doctor", "--offline", **keys)
     words = "keys found: anthropic (ANTHROPIC_API_KEY), groq (GROQ_API_KEY); the default is anthropic"
     assert words in done.stdout
     assert "anthropic: messages at https://api.anthropic.com/v1" in done.stdout
+    config = configured(
+        tmp_path,
+        '[mcp.servers.good]\ncommand = "sh"\nenv = { TOKEN = "tangerine" }\n'
+        '[mcp.servers.bad]\ncommand = "no-such-program"\n'
+        '[mcp.servers.web]\nurl = "https://example.com/mcp"\nheaders = { Authorization = "tangerine" }\n',
+    )
+    shown = run(tmp_path, "doctor", "--offline", **config).stdout
+    assert "ok  MCP good" in shown
+    assert "BAD MCP bad          the program 'no-such-program' was not found" in shown
+    assert "ok  MCP web" in shown
+    listed = run(tmp_path, "config", "show", **config).stdout
+    assert 'mcp.servers.good.env = "(set)"' in listed
+    assert "tangerine" not in shown + listed
 
 
 async def test_doctor_warns_of_a_model_that_the_server_does_not_list(tmp_path):
@@ -427,16 +432,13 @@ def test_doctor_names_what_is_bad_and_ends_with_the_first_thing_to_mend(tmp_path
         assert bad in done.stdout
 
 
-def test_the_demo_mends_the_sample(tmp_path):
+def test_the_demo_mends_the_sample_or_fails(tmp_path):
     done = run(tmp_path, "demo")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "with recorded answers" in done.stdout
     assert "FAILED (failures=2)" in done.stdout
-    assert "red before, green after" in done.stdout
+    assert "The sample's tests: red before, green after." in done.stdout
     assert not (tmp_path / ".local").exists()
-
-
-def test_the_demo_fails_when_the_tests_do_not_get_green(tmp_path):
     # A `python3` that always fails, on the path before the real one, stands for a sample that cannot be repaired.
     broken = tmp_path / "bin"
     broken.mkdir()
@@ -463,22 +465,6 @@ def test_login_and_doctor_mean_the_provider_that_the_model_names(tmp_path):
     shown = run(tmp_path, "doctor", "--offline", **settings).stdout
     assert "remote: chat at https://models.invalid/v1" in shown
     assert "BAD" not in shown
-
-
-def test_doctor_and_config_name_the_servers_and_hide_what_they_are_given(tmp_path):
-    config = configured(
-        tmp_path,
-        '[mcp.servers.good]\ncommand = "sh"\nenv = { TOKEN = "tangerine" }\n'
-        '[mcp.servers.bad]\ncommand = "no-such-program"\n'
-        '[mcp.servers.web]\nurl = "https://example.com/mcp"\nheaders = { Authorization = "tangerine" }\n',
-    )
-    shown = run(tmp_path, "doctor", "--offline", **config).stdout
-    assert "ok  MCP good" in shown
-    assert "BAD MCP bad          the program 'no-such-program' was not found" in shown
-    assert "ok  MCP web" in shown
-    listed = run(tmp_path, "config", "show", **config).stdout
-    assert 'mcp.servers.good.env = "(set)"' in listed
-    assert "tangerine" not in shown + listed
 
 
 async def test_a_provider_that_is_not_configured_is_told_with_those_that_are(tmp_path):

@@ -43,7 +43,7 @@ def hooks(tmp_path: Path, *arguments: str, config: str = CONFIG) -> Any:
     return run(tmp_path, "hooks", *arguments, **configured(tmp_path, config))
 
 
-def test_hooks_are_listed(tmp_path):
+def test_hooks_are_listed_without_their_variables_and_wrong_ones_named_with_file_and_line(tmp_path):
     done = hooks(tmp_path, "list")
     assert done.returncode == 0
     assert done.stdout.splitlines()[:2] == [
@@ -51,9 +51,16 @@ def test_hooks_are_listed(tmp_path):
         "PreToolUse `Bash` touching `git push *`: `no force`",
     ]
     assert hooks(tmp_path, "list", config="").stdout.startswith("There are no hooks")
+    done = hooks(tmp_path, "list", config='[[hooks.on]]\nevent = "Sometimes"\ncommand = "true"\n')
+    assert done.returncode == 2
+    assert "config.toml:1" in done.stderr
+    assert "Sometimes" in done.stderr
+    done = run(tmp_path, "config", "show", **configured(tmp_path, CONFIG))
+    assert "no force" in done.stdout
+    assert "sesame" not in done.stdout
 
 
-def test_a_test_shows_what_would_happen(tmp_path):
+def test_a_test_shows_what_would_happen_what_is_changed_and_what_is_added(tmp_path):
     call = json.dumps({"command": "git push --force"})
     done = hooks(tmp_path, "test", "PreToolUse", "--tool", "Bash", "--input", call)
     assert done.returncode == 0
@@ -62,15 +69,9 @@ def test_a_test_shows_what_would_happen(tmp_path):
     done = hooks(tmp_path, "test", "PreToolUse", "--input", json.dumps({"command": "ls"}))
     assert "asked" not in done.stdout
     assert "allow: nothing asks or denies" in done.stdout
-
-
-def test_a_test_shows_a_changed_input(tmp_path):
     call = json.dumps({"path": "a", "content": "x"})
     done = hooks(tmp_path, "test", "PreToolUse", "--tool", "write", "--input", call)
     assert 'input: {"path": "b", "content": "y"}' in done.stdout
-
-
-def test_a_test_of_another_event_shows_what_is_added(tmp_path):
     assert "adds for the model: hello" in hooks(tmp_path, "test", "SessionStart", "--kind", "startup").stdout
     assert "asked" not in hooks(tmp_path, "test", "SessionStart", "--kind", "resume").stdout
 
@@ -87,22 +88,6 @@ def test_what_cannot_be_is_said(tmp_path, arguments, words):
     done = hooks(tmp_path, *arguments)
     assert done.returncode == 2
     assert words in done.stderr
-
-
-def test_an_event_that_does_not_exist_is_named_with_file_and_line(tmp_path):
-    done = hooks(tmp_path, "list", config='[[hooks.on]]\nevent = "Sometimes"\ncommand = "true"\n')
-    assert done.returncode == 2
-    assert "config.toml:1" in done.stderr
-    assert "Sometimes" in done.stderr
-
-
-def test_the_configuration_shows_no_variables_of_hooks(tmp_path):
-    done = run(tmp_path, "config", "show", **configured(tmp_path, CONFIG))
-    assert "no force" in done.stdout
-    assert "sesame" not in done.stdout
-
-
-# --- a newer version ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("answer", "words"), [

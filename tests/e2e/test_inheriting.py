@@ -89,9 +89,7 @@ async def test_nothing_of_the_agents_parent_reaches_what_it_starts(tmp_path: Pat
     assert found == dict.fromkeys(names, expected)
 
 
-async def test_an_interrupt_ends_a_program_in_a_terminal_whoever_started_the_agent(
-    tmp_path: Path, command: str
-) -> None:
+async def test_an_interrupt_ends_a_program_in_a_terminal_whoever_started_the_agent(tmp_path: Path, command: str):
     stop = {"keys": ["C-c"], "risk": "low", "mutation": False, "privesc": False, "why": "To go on"}
     script = model(
         asks(bash("echo $$ >pid; exec sleep 600", terminal=True)),

@@ -119,25 +119,12 @@ async def test_a_whole_turn_over_real_pipes(tmp_path):
 NOPE, LIST = request(1, "nope"), request(2, "session/list")
 
 
-@pytest.mark.parametrize(
-    ("data", "codes"),
-    [
-        (b"", {}),
-        (INITIALIZE, {0: None}),
-        (INITIALIZE.rstrip(), {0: None}),
-        (NOPE.rstrip(), {1: -32601}),
-        (INITIALIZE + LIST + NOPE, {0: None, 1: -32601, 2: None}),
-        (INITIALIZE + NOPE.rstrip(), {0: None, 1: -32601}),
-    ],
-    ids=[
-        "nothing",
-        "one",
-        "one without its end",
-        "an unknown one without its end",
-        "several",
-        "the last without its end",
-    ],
-)
+@pytest.mark.parametrize(("data", "codes"), [
+    (b"", {}), (INITIALIZE, {0: None}), (INITIALIZE.rstrip(), {0: None}), (NOPE.rstrip(), {1: -32601}),
+    (INITIALIZE + LIST + NOPE, {0: None, 1: -32601, 2: None}), (INITIALIZE + NOPE.rstrip(), {0: None, 1: -32601}),
+], ids=[
+    "nothing", "one", "one without its end", "an unknown one without its end", "several", "the last without its end",
+])  # fmt: skip
 def test_what_was_piped_in_is_answered_and_its_end_ends_the_process(tmp_path, data, codes):
     done = run(tmp_path, data)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -162,9 +149,13 @@ def test_stdin_may_be_a_file(tmp_path):
         process.ends(0)
 
 
-def test_a_broken_configuration_is_told_in_the_first_answer(tmp_path):
+def test_the_configuration_counts_from_the_first_line_on(tmp_path):
     broken = configured(tmp_path, "this is = no toml =\n")
     assert broken["ACP_CODER_CONFIG"] in answers(run(tmp_path, INITIALIZE, **broken))[0]["error"]["message"]
+    limit = configured(tmp_path, "[limits]\nmax_line_bytes = 70000\n")
+    found = answers(run(tmp_path, INITIALIZE + b" " * 80_000 + b"\n" + LIST, **limit))
+    assert any("longer than 70000 bytes" in str(answer.get("error")) for answer in found)
+    assert any(answer.get("id") == 2 for answer in found)
 
 
 def test_what_the_shells_pythonpath_adds_stands_in_for_nothing_and_a_byte_order_mark_is_none(tmp_path):
@@ -185,7 +176,8 @@ def test_on_windows_it_says_where_it_runs(monkeypatch, capsys):
 
 def test_an_isolated_interpreter_ignores_the_shells_pythonhome_and_passes_it_on_to_none(tmp_path):
     command = [sys.executable, "-I", "-m", "acp_agent"]
-    env = environ(tmp_path, PYTHONHOME=str(tmp_path))
+    once = configured(tmp_path, "[providers.default]\nmax_retries = 0\n")
+    env = environ(tmp_path, PYTHONHOME=str(tmp_path), **once)
     done = subprocess.run(command, input=INITIALIZE + LIST, capture_output=True, env=env, timeout=SECONDS, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert all("result" in answer for answer in answers(done))
@@ -221,28 +213,22 @@ async def _all_gone(started: list[int]) -> None:
         await anyio.sleep(0.01)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_during_a_turn_answers_the_prompt_and_leaves_no_child(tmp_path, number):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, None])
+async def test_a_signal_or_the_end_of_stdin_during_a_turn_ends_it_and_leaves_no_child(tmp_path, number):
     answer, pids = busy(tmp_path)
     async with spawned(tmp_path, [answer], terminal=False) as (editor, _):
         turn = editor.begin("go")
         started = await _pids(pids)
-        os.kill(editor.process.pid, number)
-        assert (await turn.response()).stop_reason == "cancelled"
+        if number is None:
+            await editor.process.end()
+            with pytest.raises(ConnectionClosed), anyio.fail_after(SECONDS):
+                await turn.response()
+        else:
+            os.kill(editor.process.pid, number)
+            assert (await turn.response()).stop_reason == "cancelled"
         assert await editor.process.wait() == 0
-        editor.assert_tool_calls_finished()
-        await _all_gone(started)
-
-
-async def test_the_end_of_stdin_during_a_turn_leaves_no_child(tmp_path):
-    answer, pids = busy(tmp_path)
-    async with spawned(tmp_path, [answer], terminal=False) as (editor, _):
-        turn = editor.begin("go")
-        started = await _pids(pids)
-        await editor.process.end()
-        assert editor.process.returncode == 0
-        with pytest.raises(ConnectionClosed), anyio.fail_after(SECONDS):
-            await turn.response()
+        if number is not None:
+            editor.assert_tool_calls_finished()
         await _all_gone(started)
 
 
@@ -317,7 +303,7 @@ async def test_the_agent_works_while_nobody_reads_its_stderr(tmp_path):
     os.close(read)
 
 
-def test_sessions_that_are_asked_for_at_once_are_answered_in_order(tmp_path):
+def test_sessions_that_are_asked_for_at_once_are_answered_in_order_also_after_one_that_fails(tmp_path):
     """The first of them is answered before there is an event loop, what fails is not."""
     many = [new_session(1, tmp_path), new_session(2, tmp_path / "none"), new_session(3, tmp_path), LIST]
     first, failed, second, listed = answered(tmp_path, INITIALIZE + b"".join(many), 5)[1:]
@@ -326,9 +312,6 @@ def test_sessions_that_are_asked_for_at_once_are_answered_in_order(tmp_path):
     known = {session["sessionId"] for session in listed["result"]["sessions"]}
     assert known == {first["result"]["sessionId"], second["result"]["sessionId"]}
     assert first["result"].keys() == second["result"].keys()
-
-
-def test_a_first_session_that_fails_is_answered_and_the_next_one_works(tmp_path):
     found = answered(tmp_path, INITIALIZE + request(1, "session/new", cwd=7) + new_session(2, tmp_path), 3)
     assert found[1]["error"]["code"] == -32602
     assert found[2]["result"]["sessionId"]
@@ -358,19 +341,13 @@ def test_early_answers_that_nobody_reads_do_not_hold_the_process(tmp_path):
     os.close(write)
 
 
-async def test_commands_do_not_see_the_agents_own_key(tmp_path):
-    script = [Answer(tool_calls=(Call("bash", {"command": "echo [$OPENAI_API_KEY] [$DEBUG]"}),)), "done"]
+async def test_commands_see_neither_the_agents_own_key_nor_the_protocols_lines(tmp_path):
+    script = [Answer(tool_calls=(Call("bash", {"command": "cat; echo [$OPENAI_API_KEY] [$DEBUG]"}),)), "done", "more"]
     more = {"OPENAI_API_KEY": "sk-test-not-a-key", "DEBUG": "kept"}
     async with spawned(tmp_path, script, terminal=False, environ=more) as (editor, _):
         await editor.prompt("go")
         assert editor.tool_call().raw_output["stdout"] == "[] [kept]\n"
-
-
-def test_the_longest_message_is_a_setting(tmp_path):
-    limit = configured(tmp_path, "[limits]\nmax_line_bytes = 70000\n")
-    found = answers(run(tmp_path, INITIALIZE + b" " * 80_000 + b"\n" + LIST, **limit))
-    assert any("longer than 70000 bytes" in str(answer.get("error")) for answer in found)
-    assert any(answer.get("id") == 2 for answer in found)
+        await editor.prompt("again")
 
 
 def test_pipes_that_do_not_block_are_waited_for(tmp_path):
@@ -389,8 +366,7 @@ def test_pipes_that_do_not_block_are_waited_for(tmp_path):
     os.close(from_agent)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("first", [True, False], ids=["the first session", "a later one"])
+@pytest.mark.parametrize(("number", "first"), [(signal.SIGTERM, True), (signal.SIGINT, False)])
 def test_a_signal_ends_it_while_a_session_waits_for_the_database(tmp_path, number, first):
     """It would wait for ten minutes in SQLite, where no handler runs. The first is answered without an event loop."""
     database = tmp_path / "sessions.db"
@@ -409,26 +385,16 @@ def test_a_signal_ends_it_while_a_session_waits_for_the_database(tmp_path, numbe
         process.ends(0)
 
 
-@pytest.mark.parametrize("how", ["stdin", "signal"])
-async def test_what_an_ended_call_left_running_goes_with_the_agent(tmp_path, how):
-    script = [Answer(tool_calls=(Call("bash", {"command": f"sleep 600 & echo $! > {tmp_path / 'pid'}"}),)), "done"]
-    async with spawned(tmp_path, script, terminal=False) as (editor, _):
-        await editor.prompt("go")
-        pid = int((tmp_path / "pid").read_text())
-        assert alive(pid)
-        await end(editor, how)
-        await _all_gone([pid])
-
-
 @pytest.mark.parametrize("how", ["stdin", "signal", "kill"])
-async def test_background_commands_servers_and_browsers_go_with_the_agent(tmp_path, how, request):
+async def test_what_runs_on_in_the_background_servers_and_browsers_go_with_the_agent(tmp_path, how, request):
     notes = tmp_path / "notes"
     server = McpServerStdio(
         name="raw", command=sys.executable, args=["-S", str(HERE / "raw_server.py"), "good", str(notes)], env=[]
     )
     start = Call("bash", {"command": f"echo $$ > {tmp_path / 'pid'}; exec sleep 600", "background": True})
+    leave = Call("bash", {"command": f"sleep 600 & echo $! > {tmp_path / 'left'}"})
     look = Call("browser", {"action": "open", "url": "http://localhost:9/"})
-    script = [Answer(tool_calls=(start, Call("mcp_raw_echo", {}), look)), "done"]
+    script = [Answer(tool_calls=(start, leave, Call("mcp_raw_echo", {}), look)), "done"]
     config = configured(tmp_path, '[tools.web]\nhttp_hosts = ["localhost"]\nprivate_hosts = ["localhost"]\n')
     profiles = Path(tempfile.mkdtemp(prefix="e2e-", dir="/tmp"))
     request.addfinalizer(lambda: shutil.rmtree(profiles, ignore_errors=True))
@@ -438,15 +404,16 @@ async def test_background_commands_servers_and_browsers_go_with_the_agent(tmp_pa
         assert (await editor.prompt("go")).stop_reason == "end_turn"
         while not (tmp_path / "pid").exists():
             await anyio.sleep(0.01)
-        started = [int((tmp_path / "pid").read_text()), int(notes.read_text().split()[1])]
+        server_pid = int(notes.read_text().split()[1])
+        commands = [int((tmp_path / name).read_text()) for name in ("pid", "left")]
         browser = _with_words(str(profiles))
-        assert all(alive(pid) for pid in started)
+        assert all(alive(pid) for pid in (server_pid, *commands))
         await end(editor, how)
+        await _all_gone([server_pid, *browser])
         if how == "kill":  # Nobody can run after that; what reads from us ends by itself.
-            await _all_gone([started[1], *browser])
-            os.kill(started[0], signal.SIGKILL)
-        else:
-            await _all_gone([*started, *browser])
+            for pid in commands:
+                os.kill(pid, signal.SIGKILL)
+        await _all_gone(commands)
 
 
 @pytest.mark.parametrize("how", ["stdin", "signal", "kill"])
@@ -477,14 +444,6 @@ def _with_words(words: str) -> list[int]:
         except OSError:
             continue
     return found
-
-
-async def test_commands_do_not_eat_the_protocols_lines(tmp_path):
-    script = [Answer(tool_calls=(Call("bash", {"command": "cat; echo end"}),)), "done", "more"]
-    async with spawned(tmp_path, script, terminal=False) as (editor, _):
-        await editor.prompt("go")
-        assert editor.tool_call().raw_output["stdout"] == "end\n"
-        await editor.prompt("again")
 
 
 def test_a_prompt_that_the_end_of_stdin_interrupts_is_answered_cancelled(tmp_path):

@@ -105,11 +105,15 @@ def test_a_file_that_cannot_be_understood_is_no_success(tmp_path, text, words):
     assert words in done.stderr
 
 
-def test_a_rule_that_cannot_be_read_is_no_success(tmp_path):
+def test_a_rule_that_cannot_be_read_is_no_success_and_an_untrusted_one_is_not_read(tmp_path):
     rules = '[tools.policy]\nrules = [{effect = "deny", tool = "bash", args_match = "(("}]\n'
     done = explained(tmp_path, "explain", "ls", rules=rules)
     assert done.returncode == 2
     assert "not a regular expression" in done.stderr
+    (tmp_path / ".acp-coder").mkdir()
+    (tmp_path / ".acp-coder/config.toml").write_text("this is not TOML")
+    done = run(tmp_path, "config", "show")
+    assert done.returncode == 0
 
 
 def test_doctor_says_how_commands_are_confined_and_what_is_written_down(tmp_path):
@@ -122,10 +126,3 @@ def test_doctor_says_how_commands_are_confined_and_what_is_written_down(tmp_path
     assert f"ok  audit log        {tmp_path}/.local/state/acp-coder/audit.jsonl" in done.stdout
     off = run(tmp_path, "doctor", "--offline")
     assert "turned off by tools.sandbox.disabled" in off.stdout
-
-
-def test_an_untrusted_folders_configuration_is_not_even_read(tmp_path):
-    (tmp_path / ".acp-coder").mkdir()
-    (tmp_path / ".acp-coder/config.toml").write_text("this is not TOML")
-    done = run(tmp_path, "config", "show")
-    assert done.returncode == 0

@@ -61,8 +61,14 @@ async def replayed(tmp_path: Path, file: Path, *options: str, **more: str):
     return await anyio.to_thread.run_sync(lambda: run(tmp_path, *flags, **more))
 
 
-async def test_a_recorded_prompt_is_played_in_another_folder_and_all_requests_are_the_same(tmp_path):
+async def test_a_recorded_prompt_is_played_in_another_folder_and_asks_again_without_yes(tmp_path):
     file = await recorded(tmp_path)
+    done = await replayed(tmp_path, file)
+    assert "I look." in done.stdout
+    assert "rejected: nobody to ask" in done.stdout
+    assert not (tmp_path / "second/n.txt").exists()
+    assert "has no answer to this request" in done.stdout
+    assert done.returncode == 1
     done = await replayed(tmp_path, file, "--check", "--yes")
     assert (done.stdout, done.returncode) == ("3 requests, all as recorded\n", 0), done.stderr
     assert (tmp_path / "second/n.txt").read_text() == "new\n"
@@ -71,16 +77,6 @@ async def test_a_recorded_prompt_is_played_in_another_folder_and_all_requests_ar
     assert str(tmp_path / "first") not in text
     assert '"text":"I lo"' in text
     assert '"text":"ok."' in text
-
-
-async def test_a_replay_is_shown_like_a_prompt_and_asks_again_without_yes(tmp_path):
-    file = await recorded(tmp_path)
-    done = await replayed(tmp_path, file)
-    assert "I look." in done.stdout
-    assert "rejected: nobody to ask" in done.stdout
-    assert not (tmp_path / "second/n.txt").exists()
-    assert "has no answer to this request" in done.stdout
-    assert done.returncode == 1
 
 
 async def test_what_was_rejected_is_rejected_again_with_yes(tmp_path):
@@ -104,20 +100,16 @@ async def test_mode_auto_is_played_only_with_yes(tmp_path):
     assert (await replayed(tmp_path, file, "--check", "--yes")).returncode == 0
 
 
-async def test_a_changed_file_is_shown_as_the_difference(tmp_path):
+async def test_changed_files_prompts_and_requests_not_made_are_shown_as_differences(tmp_path):
     file = await recorded(tmp_path)
+    lines = file.read_text().splitlines(keepends=True)
     (tmp_path / "second/a.txt").write_text("one\nTWO\nthree\n")
     done = await replayed(tmp_path, file, "--check", "--yes")
     assert done.returncode == 1
     assert "from request 2 of the recording in message 3 (tool):" in done.stdout
-    assert "two" in done.stdout
-    assert "TWO" in done.stdout
+    assert "two" in done.stdout and "TWO" in done.stdout
     assert len(done.stdout.splitlines()) < 30
-
-
-async def test_a_changed_prompt_is_shown_as_the_difference_and_requests_not_made_too(tmp_path):
-    file = await recorded(tmp_path)
-    lines = file.read_text().splitlines(keepends=True)
+    (tmp_path / "second/a.txt").write_text("one\ntwo\nthree\n")
     changed = [line.replace('"text":"go"', '"text":"stay"') if line.startswith(PROMPT) else line for line in lines]
     file.write_text("".join(changed))
     done = await replayed(tmp_path, file, "--check", "--yes")
@@ -127,11 +119,6 @@ async def test_a_changed_prompt_is_shown_as_the_difference_and_requests_not_made
     file.write_text("".join(line for line in lines if not line.startswith(PROMPT)))
     none = await replayed(tmp_path, file, "--check", "--yes")
     assert "has no prompts" in none.stderr
-
-
-async def test_recorded_requests_that_were_not_made_are_a_difference(tmp_path):
-    file = await recorded(tmp_path)
-    lines = file.read_text().splitlines(keepends=True)
     request = next(line for line in lines if line.startswith('{"request"'))
     more = json.loads(request) | {"request": 9, "model": "another"}
     file.write_text("".join([*lines, json.dumps(more) + "\n", '{"answer":9,"events":[]}\n']))

@@ -29,15 +29,12 @@ INITIALIZE = {
 }  # fmt: skip
 
 
-def test_the_entry_is_complete_and_of_this_version():
+def test_the_entry_is_complete_of_this_version_and_its_icon_small_and_of_one_colour():
     entry = json.loads((ENTRY / "agent.json").read_text())
     assert entry.keys() >= NEEDED and all(entry[name] for name in NEEDED)
     assert re.fullmatch("[a-z][a-z0-9-]*", entry["id"]) and entry["id"] == ENTRY.name
     assert re.fullmatch(r"\d+\.\d+\.\d+", entry["version"]) and entry["version"] == acp_agent.__version__
     assert entry["distribution"] == {"uvx": {"package": f"acp-coder=={acp_agent.__version__}"}}
-
-
-def test_the_icon_is_small_square_and_of_one_colour():
     text = (ENTRY / "icon.svg").read_text()
     assert "<!--" not in text and "<style" not in text and "style=" not in text
     root = ElementTree.fromstring(text)

@@ -81,13 +81,10 @@ def test_bash_completes(tmp_path: Path):
     assert completed("bash", BASH, tmp_path, "prompt", "") == ["", bound], "then bash offers files"
 
 
-def test_zsh_completes_with_what_each_command_does(tmp_path: Path):
+def test_zsh_and_fish_complete_with_what_each_command_does(tmp_path: Path):
     assert completed("zsh", ZSH, tmp_path, "logo") == ["logout:forget an API key"]
     assert completed("zsh", ZSH, tmp_path, "prompt", "--mode", "a") == ["ask:", "architect:", "auto:"]
     assert completed("zsh", ZSH, tmp_path, "prompt", "") == ["files"]
-
-
-def test_fish_completes_with_what_each_command_does(tmp_path: Path):
     assert completed("fish", FISH, tmp_path, "logo") == ["logout\tforget an API key"]
     assert completed("fish", FISH, tmp_path, "prompt", "--mode", "ar") == ["architect"]
     assert completed("fish", FISH, tmp_path, "prompt", "scr") == ["script"]
@@ -105,9 +102,8 @@ def test_the_manual_page_has_every_command_and_is_read_without_an_error(tmp_path
     assert "the session's mode" in shown.replace("’", "'") and "`provider/model`" in shown
 
 
-@table(
-    ("text", "line"),
-    [(".TH", "\\&.TH"), ("'br", "\\(aqbr"), ("a\\b  c", "a\\eb c"), ("--x", "\\-\\-x"), ('"q"', "\\(dqq\\(dq")],
-)
+@table(("text", "line"), [
+    (".TH", "\\&.TH"), ("'br", "\\(aqbr"), ("a\\b  c", "a\\eb c"), ("--x", "\\-\\-x"), ('"q"', "\\(dqq\\(dq"),
+])  # fmt: skip
 def test_no_word_is_a_request_or_an_escape_of_roff(text: str, line: str):
     assert roff(text) == line

@@ -49,14 +49,11 @@ def test_what_is_no_commit_is_not_said(tmp_path: Path, monkeypatch: pytest.Monke
     assert version_line() == acp_agent.__version__
 
 
-def test_a_built_package_says_the_commit_that_the_build_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "COMMIT").write_text("1a2b3c4d" + "0" * 32 + "\n")
-    monkeypatch.setattr(this_version, "PACKAGE", tmp_path)
-    assert version_line() == f"{acp_agent.__version__} (1a2b3c4d)"
-
-
-def test_the_command_says_version_and_commit(tmp_path: Path):
+def test_the_command_and_a_built_package_say_version_and_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     commit = commit_of(ROOT)
     about = f" ({commit[:8]})" if commit else ""
     done = subprocess.run([COMMAND, "--version"], capture_output=True, text=True, env=environ(tmp_path), check=True)
     assert done.stdout == f"acp-coder {acp_agent.__version__}{about}\n"
+    (tmp_path / "COMMIT").write_text("1a2b3c4d" + "0" * 32 + "\n")
+    monkeypatch.setattr(this_version, "PACKAGE", tmp_path)
+    assert version_line() == f"{acp_agent.__version__} (1a2b3c4d)"

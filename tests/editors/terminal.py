@@ -159,10 +159,8 @@ async def editing(
         subprocess.run(
             ["tmux", "-L", socket, "-f", "/dev/null", "new-session", "-d", "-s", "editor"]
             + ["-x", str(COLUMNS), "-y", str(LINES), "-c", str(project), str(PROGRAMS / editor), *arguments],
-            env=environ,
-            check=True,
-            timeout=20,
-        )
+            env=environ, check=True, timeout=20,
+        )  # fmt: skip
         pane.tmux("set-option", "-s", "escape-time", "0")
         try:
             yield pane

@@ -157,9 +157,7 @@ async def test_the_stop_above_a_line_stops_the_turn_that_works_there(code, tmp_p
         await is_idle(window)
 
 
-async def test_calls_of_a_sub_agent_stand_below_their_parents_and_a_click_leads_to_the_place_or_the_output(
-    code, tmp_path
-):
+async def test_calls_of_a_sub_agent_stand_below_their_parents_and_a_click_leads_to_the_place_or_output(code, tmp_path):
     script = [
         Answer(tool_calls=(Call("delegate", {"title": "look around", "prompt": "Look at b.txt"}),)),
         Answer(tool_calls=(Call("read", {"path": "b.txt", "offset": 20}), Call("bash", {"command": "echo seen"}))),
@@ -214,8 +212,7 @@ async def test_two_hundred_calls_in_one_turn_all_end_and_the_editor_still_answer
         last = "Read a.txt lines 200 to 201"
         # VS Code draws a long tree again some seconds after the last change. The branch stays in view above the calls.
         rows = await window.eventually(
-            lambda: tool_rows(window),
-            lambda rows: rows[-1].label == last and all("~" not in row.icon for row in rows),
+            lambda: tool_rows(window), lambda rows: rows[-1].label == last and all("~" not in row.icon for row in rows)
         )
         assert {row.icon for row in rows if row.level == 2} == {"eye"}
         # Of all that was read at once the editor shows the newest.

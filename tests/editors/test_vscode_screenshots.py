@@ -52,11 +52,9 @@ STEPS = [
 ]
 SCRIPT = [
     Answer(
-        thought="The receipt prints more digits than a user wants to see.",
-        text="I look at how totals are made.",
+        thought="The receipt prints more digits than a user wants to see.", text="I look at how totals are made.",
         tool_calls=(
-            Call("plan", {"entries": STEPS}),
-            Call("grep", {"pattern": "VAT", "path": "."}),
+            Call("plan", {"entries": STEPS}), Call("grep", {"pattern": "VAT", "path": "."}),
             Call("held_read", {"path": "prices.py", "offset": 12, "limit": 3}),
         ),
     ),
@@ -66,8 +64,7 @@ SCRIPT = [
             Call(
                 "edit",
                 {
-                    "path": "prices.py",
-                    "old_string": "    return net(prices) * (1 + VAT)",
+                    "path": "prices.py", "old_string": "    return net(prices) * (1 + VAT)",
                     "new_string": '    return (net(prices) * (1 + VAT)).quantize(Decimal("0.01"))',
                 },
             ),
@@ -75,16 +72,13 @@ SCRIPT = [
     ),
     Answer(tool_calls=(Call("delegate", {"title": "who relies on the digits", "prompt": "Who uses gross?"}),)),
     Answer(tool_calls=(Call("grep", {"pattern": "gross", "path": "."}), Call("read", {"path": "test_prices.py"}))),
-    "Only the receipt and one test.",
-    Answer(tool_calls=(Call("bash", {"command": CHECK}),)),
-    Answer(
-        tool_calls=(Call("plan", {"entries": [{**step, "status": "completed"} for step in STEPS]}),),
-    ),
+    "Only the receipt and one test.", Answer(tool_calls=(Call("bash", {"command": CHECK}),)),
+    Answer(tool_calls=(Call("plan", {"entries": [{**step, "status": "completed"} for step in STEPS]}),)),
     "`gross` now rounds to cents:\n\n"
     "- the change is one line, in `prices.py`\n"
     "- the receipt and `test_prices.py` are the only users\n\n"
     '```python\ngross([Decimal("9.99")])  # 11.89\n```',
-]
+]  # fmt: skip
 
 
 class Camera:
@@ -135,10 +129,8 @@ async def test_the_pictures_of_the_documentation_can_be_taken(code, tmp_path):
     folder = DOCS if os.environ.get("ACP_CODER_SCREENSHOTS") else tmp_path / "pictures"
     folder.mkdir(parents=True, exist_ok=True)
     settings = {
-        "acpCoder.inlineStatus.fadeAfter": 60,
-        "editor.renderWhitespace": "none",
-        "editor.occurrencesHighlight": "off",
-    }
+        "acpCoder.inlineStatus.fadeAfter": 60, "editor.renderWhitespace": "none", "editor.occurrencesHighlight": "off",
+    }  # fmt: skip
     files = {"prices.py": PRICES, "test_prices.py": TEST}
     environment = held(tmp_path / "package")
     async with working(code, tmp_path, SCRIPT, files=files, settings=settings, **environment) as (window, _):

@@ -53,14 +53,13 @@ def outside(place: Path) -> dict[str, str]:
 UNTOUCHED = {"f": "a secret outside"}
 
 
-# --- the way -------------------------------------------------------------------------------------------------------
-
-
-def test_a_folder_is_reached_by_its_name(place: Path) -> None:
+def test_a_folder_is_reached_by_its_name_and_made_for_what_is_written(place: Path) -> None:
     with beneath.folder(place / "app" / "inside") as handle:
         assert os.fstat(handle).st_ino == (place / "app" / "inside").stat().st_ino
     with beneath.folder(Path("/")) as handle:
         assert os.fstat(handle).st_ino == Path("/").stat().st_ino
+    files.write(place / "app" / "a" / "b" / "f", b"x")
+    assert (place / "app" / "a" / "b" / "f").read_bytes() == b"x"
 
 
 def test_no_handle_is_left_open(place: Path) -> None:
@@ -115,14 +114,6 @@ def test_what_is_missing_is_missing(place: Path) -> None:
         files.entries(place / "app" / "inside" / "f")
 
 
-def test_parents_are_made_for_what_is_written(place: Path) -> None:
-    files.write(place / "app" / "a" / "b" / "f", b"x")
-    assert (place / "app" / "a" / "b" / "f").read_bytes() == b"x"
-
-
-# --- regular files only --------------------------------------------------------------------------------------------
-
-
 def _pipe(path: Path) -> None:
     os.mkfifo(path)
 
@@ -145,9 +136,7 @@ def _device(path: Path) -> None:
 
 
 @pytest.mark.parametrize(("make", "word"), [(_pipe, "a pipe"), (_socket, "a socket"), (_device, "a device")])
-def test_what_is_no_regular_file_is_neither_read_nor_written(
-    make: Callable[[Path], None], word: str, place: Path
-) -> None:
+def test_what_is_no_regular_file_is_neither_read_nor_written(make: Callable[[Path], None], word: str, place: Path):
     path = place / "app" / "odd"
     make(path)
     kind = stat.S_IFMT(path.lstat().st_mode)
@@ -197,9 +186,7 @@ def test_a_link_that_takes_a_file_s_place_is_not_followed(place: Path, monkeypat
 
 
 @pytest.mark.parametrize("other", ["file-link", "other"])
-def test_what_takes_a_file_s_place_is_not_written_in_place(
-    other: str, place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_takes_a_file_s_place_is_not_written_in_place(other: str, place: Path, monkeypatch: pytest.MonkeyPatch):
     path = place / "app" / "inside" / "f"
     monkeypatch.setattr(files, "_replace", lambda *_: False)  # so it is not replaced but written
     (place / "app" / "other").write_text("of somebody else")
@@ -223,9 +210,6 @@ def test_the_kernel_s_own_files_are_not_opened(path: str) -> None:
     for work in works:
         with pytest.raises(ExecutorError, match="belongs to the kernel"):
             work()
-
-
-# --- races ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_swap_between_check_and_use_leads_a_naive_open_out_and_not_ours(place: Path) -> None:
@@ -291,9 +275,7 @@ def test_a_folder_that_is_swapped_all_the_time_never_leads_a_write_out(place: Pa
 
 
 @pytest.mark.parametrize("in_place", [False, True], ids=["replaced", "in place"])
-def test_a_file_that_is_swapped_for_a_link_all_the_time_is_never_written_through(
-    in_place: bool, place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_swapped_is_never_written_through(in_place: bool, place: Path, monkeypatch: pytest.MonkeyPatch):
     path = place / "app" / "inside" / "f"
     if in_place:
         monkeypatch.setattr(files, "_replace", lambda *_: False)

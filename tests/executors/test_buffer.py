@@ -39,9 +39,12 @@ def test_bytes_in_any_cuts_give_the_same_text(text: str, cuts: list[int]) -> Non
     assert out == data.decode()
 
 
-def test_what_is_no_utf8_is_replaced() -> None:
+def test_what_is_no_utf8_is_replaced_and_a_line_without_end_cut() -> None:
     stream = Utf8Stream()
     assert stream.decode(b"a\xff") + stream.decode(b"\xe2\x82") + stream.decode(b"", final=True) == "a\ufffd\ufffd"
+    kept = BoundedText(100_000, whole_lines=True)
+    kept.add("k" * 1_000_000)
+    assert kept.text().count("k") == 100_000 - 2 * LONGEST_CUT_LINE
 
 
 @given(lines=st.lists(st.text("abcd", max_size=12)), cuts=st.integers(1, 9), limit=st.integers(2, 80))
@@ -58,9 +61,3 @@ def test_with_whole_lines_no_line_is_cut(lines: list[str], cuts: int, limit: int
     assert len(text) - len(found[0]) + int(found[1]) in (len(whole), len(whole) - 1), "one line feed may be the mark's"
     for line in [*text[: found.start()].splitlines(), *text[found.end() :].splitlines()]:
         assert line.startswith("<") and line.endswith(">")
-
-
-def test_of_a_line_without_end_a_part_goes_with_the_cut() -> None:
-    kept = BoundedText(100_000, whole_lines=True)
-    kept.add("k" * 1_000_000)
-    assert kept.text().count("k") == 100_000 - 2 * LONGEST_CUT_LINE

@@ -33,28 +33,20 @@ def inherited() -> Iterator[None]:
             signal.signal(number, disposition)
 
 
-async def test_output_and_exit_code_are_told(on: Stage) -> None:
+async def test_output_exit_code_folder_and_variables_are_as_told(on: Stage) -> None:
     ended = await run(on.executor, "echo one; echo two; exit 3", on.folder)
     assert (ended.combined, ended.status, ended.truncated) == ("one\ntwo\n", ExitStatus(3), False)
     assert "".join(chunk.text for chunk in ended.chunks) == "one\ntwo\n"
-
-
-async def test_a_command_runs_in_its_folder_with_its_variables(on: Stage) -> None:
     (on.folder / "a b").mkdir()
     ended = await run(on.executor, 'pwd; echo "$X"', on.folder / "a b", env={"X": "va lue"})
     assert ended.stdout == f"{on.folder / 'a b'}\nva lue\n"
-
-
-async def test_the_shell_is_a_login_shell_only_if_wanted(on: Stage) -> None:
     for login in (True, False):
         ended = await run(on.executor, "shopt -q login_shell && echo login; :", on.folder, login=login)
         assert ended.stdout.endswith("login\n") == login
 
 
 PRINTED = {
-    "a silent command": ("true", ""),
-    "a silent exit": ("exit 0", ""),
-    "nothing but a colon": (":", ""),
+    "a silent command": ("true", ""), "a silent exit": ("exit 0", ""), "nothing but a colon": (":", ""),
     "nothing but a comment": ("# nothing", ""),
     "bash, not in posix mode": ("[[ abc == a* ]] && echo {1..3} <(true) | cut -c1-5", "1 2 3\n"),
     "stdin at its end": ("cat; read x; echo $?", "1\n"),
@@ -63,7 +55,7 @@ PRINTED = {
     "a character cut between two reads": (r"printf '\xc3'; sleep 0.1; printf '\xbc\n'", "ü\n"),
     "a child in the background, which does not hold the call": ("sleep 600 & echo started", "started\n"),
     "no prompts, no pagers": ("echo $PAGER $GIT_PAGER $GIT_TERMINAL_PROMPT [$CDPATH]", "cat cat 0 []\n"),
-}
+}  # fmt: skip
 
 
 async def test_what_commands_print_and_that_they_succeed(backend: str, tmp_path: Path) -> None:
@@ -80,6 +72,8 @@ async def test_what_bash_cannot_read_or_find_fails_with_its_message(on: Stage, t
     unknown = await run(on.executor, "true\ntrue\nno-such-program-here", on.folder, state_file=tmp_path / "state")
     assert unknown.status == ExitStatus(127)
     assert "line 3:" in unknown.combined
+    ended = await run(on.executor, "cat <<EOF\nx\nEOF", on.folder, state_file=tmp_path / "state")
+    assert ended.combined == "x\n"
 
 
 async def test_nothing_of_our_parent_reaches_a_command(backend: str, tmp_path: Path) -> None:
@@ -94,11 +88,6 @@ async def test_nothing_of_our_parent_reaches_a_command(backend: str, tmp_path: P
             assert ended.status in (ExitStatus(None, "SIGINT"), ExitStatus(130)) and not ended.stdout
 
 
-async def test_a_heredoc_at_the_very_end_is_closed(on: Stage, tmp_path: Path) -> None:
-    ended = await run(on.executor, "cat <<EOF\nx\nEOF", on.folder, state_file=tmp_path / "state")
-    assert ended.combined == "x\n"
-
-
 async def test_big_output_is_bounded_and_marked(on: Stage) -> None:
     ended = await run(on.executor, "seq 1 100000", on.folder, output_limit=10_000)
     assert ended.truncated
@@ -107,7 +96,7 @@ async def test_big_output_is_bounded_and_marked(on: Stage) -> None:
     assert ended.status == ExitStatus(0)
 
 
-async def test_state_is_carried_over_and_functions_are_not(on: Stage, tmp_path: Path) -> None:
+async def test_state_is_carried_over_with_odd_variables_and_without_functions(on: Stage, tmp_path: Path) -> None:
     (on.folder / "sub dir").mkdir()
     state = tmp_path / "state"
     first = "cd 'sub dir'; export A='it is \"one\"\ntwo'; B=local; f() { echo f; }; export -n PATH_X; (export C=1)"
@@ -117,28 +106,22 @@ async def test_state_is_carried_over_and_functions_are_not(on: Stage, tmp_path: 
     second = 'echo "$A|$B|$C"; pwd; type f >/dev/null 2>&1 || echo no f'
     ended = await run(on.executor, second, cwd, state_file=state)
     assert ended.stdout == f'it is "one"\ntwo||\n{on.folder / "sub dir"}\nno f\n'
-
-
-async def test_state_keeps_the_exit_code(on: Stage, tmp_path: Path) -> None:
-    for script, code in (("exit 7", 7), ("false", 1), ("cd .; (exit 4)", 4), ("true", 0)):
-        ended = await run(on.executor, script, on.folder, state_file=tmp_path / "state")
-        assert ended.status == ExitStatus(code), script
-
-
-async def test_a_folder_that_was_removed_falls_back(on: Stage, tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    await run(on.executor, "mkdir gone; cd gone; rmdir ../gone", on.folder, state_file=state)
-    assert last_cwd(state, on.folder) == on.folder
-
-
-async def test_readonly_and_special_variables_do_not_break_the_next_command(on: Stage, tmp_path: Path) -> None:
     state = tmp_path / "state"
     await run(on.executor, "readonly R=1; export R; declare -ix N=3; export EMPTY=", on.folder, state_file=state)
     ended = await run(on.executor, 'echo "$R $N [$EMPTY]"', on.folder, state_file=state)
     assert ended.combined == "1 3 []\n"
 
 
-async def test_kill_ends_the_command_and_keeps_its_output(on: Stage) -> None:
+async def test_state_keeps_the_exit_code_and_falls_back_from_a_removed_folder(on: Stage, tmp_path: Path) -> None:
+    for script, code in (("exit 7", 7), ("false", 1), ("cd .; (exit 4)", 4), ("true", 0)):
+        ended = await run(on.executor, script, on.folder, state_file=tmp_path / "state")
+        assert ended.status == ExitStatus(code), script
+    state = tmp_path / "state"
+    await run(on.executor, "mkdir gone; cd gone; rmdir ../gone", on.folder, state_file=state)
+    assert last_cwd(state, on.folder) == on.folder
+
+
+async def test_kill_ends_the_command_keeps_its_output_and_changes_nothing_after_the_end(on: Stage) -> None:
     process = await on.executor.run(Command("echo before; echo $$ > pid; sleep 600; echo after", on.folder))
     pid = int(await until_exists(on.folder / "pid"))
     await process.kill()
@@ -149,9 +132,6 @@ async def test_kill_ends_the_command_and_keeps_its_output(on: Stage) -> None:
     await process.close()
     await process.close()
     assert process.combined == "before\n"
-
-
-async def test_kill_after_the_end_changes_nothing(on: Stage) -> None:
     process = await on.executor.run(Command("echo x", on.folder))
     status = await process.wait()
     await process.kill()
@@ -160,14 +140,11 @@ async def test_kill_after_the_end_changes_nothing(on: Stage) -> None:
     await process.close()
 
 
-async def test_close_without_waiting_kills(on: Stage) -> None:
+async def test_close_without_waiting_kills_and_a_cancelled_wait_can_be_killed_with_its_output(on: Stage) -> None:
     process = await on.executor.run(Command("echo $$ > pid; sleep 600", on.folder))
     pid = int(await until_exists(on.folder / "pid"))
     await process.close()
     await on.until_dead(pid)
-
-
-async def test_a_wait_that_was_cancelled_can_be_killed_with_its_output(on: Stage) -> None:
     process = await on.executor.run(Command("echo some; echo 1 > ready; sleep 600", on.folder))
     await until_exists(on.folder / "ready")
     with anyio.move_on_after(0.05):
@@ -184,12 +161,9 @@ async def test_a_signal_of_its_own_is_told(on: Stage, backend: str) -> None:
     assert ended.status.signal is not None or backend != "local"
 
 
-async def test_a_missing_working_directory_is_told_in_words(on: Stage) -> None:
+async def test_a_missing_folder_or_a_nul_character_is_told_in_words(on: Stage, backend: str) -> None:
     with pytest.raises(ExecutorError, match=r"working directory|No such file|cannot start"):
         await on.executor.run(Command("ls", on.folder / "missing"))
-
-
-async def test_a_nul_character_is_refused_in_words(on: Stage, backend: str) -> None:
     try:
         ended = await run(on.executor, "echo a\0b", on.folder)
     except ExecutorError as error:

@@ -19,8 +19,6 @@ from tests.executors.kit import collect, run, stage, until_exists
 NOT_FOUND = AnswersError(-32601, "Method not found")
 
 
-# --- routing -----------------------------------------------------------------------------------------------------
-
 NOTHING, ALL = Offer(), Offer(terminal=True, read_text=True, write_text=True)
 
 ROUTES: list[tuple[Operation, Offer, Backend]] = [
@@ -47,14 +45,13 @@ async def test_what_is_not_offered_is_never_asked(tmp_path: Path) -> None:
         assert on.editor.transcript == []
 
 
-# --- terminals ---------------------------------------------------------------------------------------------------
-
-
 async def test_a_command_is_one_script_that_means_the_same_joined_for_a_shell(tmp_path: Path) -> None:
     for joined in (False, True):
         async with stage("editor", tmp_path, join_for_shell=joined) as on:
             ended = await run(on.executor, """echo "a  b" 'c;d' $((1+1)) | cat""", on.folder)
             assert ended.stdout == "a  b c;d 2\n"
+    async with stage("editor", tmp_path, crlf_output=True) as on:
+        assert (await run(on.executor, "echo a; echo b", on.folder)).stdout == "a\nb\n"
 
 
 async def test_a_terminal_is_shown_and_released_exactly_once(tmp_path: Path) -> None:
@@ -73,11 +70,6 @@ async def test_a_terminal_is_shown_and_released_exactly_once(tmp_path: Path) -> 
         assert list(on.scripts.iterdir()) == []
 
 
-async def test_output_with_carriage_returns_reads_as_lines(tmp_path: Path) -> None:
-    async with stage("editor", tmp_path, crlf_output=True) as on:
-        assert (await run(on.executor, "echo a; echo b", on.folder)).stdout == "a\nb\n"
-
-
 async def test_a_wait_that_is_never_answered_after_a_kill_does_not_hang(tmp_path: Path) -> None:
     async with stage("editor", tmp_path, wait_never_answers_after_kill=True) as on:
         process = await on.executor.run(Command("echo x; echo 1 > ready; sleep 600", on.folder))
@@ -94,16 +86,11 @@ async def test_a_wait_that_is_never_answered_after_a_kill_does_not_hang(tmp_path
 ON_THE_WAY_OUT = ["terminal/kill", "terminal/output", "terminal/release"]
 
 
-@pytest.mark.parametrize(
-    ("method", "trouble"),
-    [
-        *((method, NeverAnswers()) for method in [*ON_THE_WAY_OUT, "terminal/wait_for_exit"]),
-        *((method, AnswersError()) for method in ON_THE_WAY_OUT),
-    ],
-)
-async def test_a_client_that_fails_on_the_way_out_breaks_and_holds_nothing(
-    method: str, trouble: AnswersError | NeverAnswers, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("method", "trouble"), [
+    *((method, NeverAnswers()) for method in [*ON_THE_WAY_OUT, "terminal/wait_for_exit"]),
+    *((method, AnswersError()) for method in ON_THE_WAY_OUT),
+])  # fmt: skip
+async def test_a_client_that_fails_holds_nothing(method: str, trouble: AnswersError | NeverAnswers, tmp_path: Path):
     async with stage("editor", tmp_path, misbehave={method: trouble}) as on:
         process = await on.executor.run(Command("echo 1 > ready; sleep 600", on.folder))
         await until_exists(on.folder / "ready")
@@ -142,13 +129,10 @@ async def test_only_the_command_that_is_killed_ends(tmp_path: Path) -> None:
         await two.close()
 
 
-async def test_a_client_without_wait_for_exit_is_polled(tmp_path: Path) -> None:
+async def test_a_client_without_wait_for_exit_is_polled_and_a_lost_terminal_told(tmp_path: Path) -> None:
     async with stage("editor", tmp_path, misbehave={"terminal/wait_for_exit": NOT_FOUND}) as on:
         ended = await run(on.executor, "echo x; exit 3", on.folder)
         assert (ended.stdout, ended.status) == ("x\n", ExitStatus(3))
-
-
-async def test_a_lost_terminal_is_told_in_words(tmp_path: Path) -> None:
     async with stage("editor", tmp_path, misbehave={"terminal/wait_for_exit": AnswersError()}) as on:
         process = await on.executor.run(Command("echo x", on.folder))
         with pytest.raises(ExecutorError, match="lost the terminal"):
@@ -156,7 +140,12 @@ async def test_a_lost_terminal_is_told_in_words(tmp_path: Path) -> None:
         await process.close()
 
 
-async def test_a_terminal_that_cannot_be_made_is_replaced_by_a_local_command(tmp_path: Path) -> None:
+async def test_a_terminal_that_cannot_be_made_is_replaced_here_unless_it_may_be_there(tmp_path: Path) -> None:
+    async with stage("editor", tmp_path, timeout=0.2, misbehave={"terminal/create": NeverAnswers()}) as on:
+        with pytest.raises(ExecutorError, match="unknown") as error:
+            await on.executor.run(Command("echo y >> log", on.folder))
+        assert not isinstance(error.value, NotStarted)
+        assert not (on.folder / "log").exists()
     async with stage("editor", tmp_path, misbehave={"terminal/create": AnswersError()}) as on:
         process = await on.executor.run(Command("echo x; echo y >> log", on.folder))
         assert process.view is None
@@ -165,15 +154,7 @@ async def test_a_terminal_that_cannot_be_made_is_replaced_by_a_local_command(tmp
         assert list(on.scripts.iterdir()) == []
 
 
-async def test_a_create_that_is_not_answered_is_not_run_a_second_time(tmp_path: Path) -> None:
-    async with stage("editor", tmp_path, timeout=0.2, misbehave={"terminal/create": NeverAnswers()}) as on:
-        with pytest.raises(ExecutorError, match="unknown") as error:
-            await on.executor.run(Command("echo y >> log", on.folder))
-        assert not isinstance(error.value, NotStarted)
-        assert not (on.folder / "log").exists()
-
-
-async def test_a_connection_that_ends_is_not_replaced_by_a_local_command(tmp_path: Path) -> None:
+async def test_nothing_runs_here_and_nothing_is_left_after_the_connection_has_ended(tmp_path: Path) -> None:
     async with stage("editor", tmp_path) as on:
         assert on.connection is not None
         on.connection.close()
@@ -181,9 +162,6 @@ async def test_a_connection_that_ends_is_not_replaced_by_a_local_command(tmp_pat
             await on.executor.run(Command("echo y >> log", on.folder))
         assert not (on.folder / "log").exists()
         assert list(on.scripts.iterdir()) == []
-
-
-async def test_closing_after_the_connection_ended_is_quiet(tmp_path: Path) -> None:
     async with stage("editor", tmp_path) as on:
         process = await on.executor.run(Command("sleep 600", on.folder))
         assert on.connection is not None
@@ -192,15 +170,17 @@ async def test_closing_after_the_connection_ended_is_quiet(tmp_path: Path) -> No
         assert list(on.scripts.iterdir()) == []
 
 
-# --- files -------------------------------------------------------------------------------------------------------
-
-
-async def test_a_missing_file_that_reads_empty_is_missing(tmp_path: Path) -> None:
+async def test_a_missing_file_that_reads_empty_or_is_not_taken_is_that_of_the_disk(tmp_path: Path) -> None:
     async with stage("editor", tmp_path, missing_file_reads_empty=True) as on:
         with pytest.raises(FileNotFoundError):
             await on.executor.read_text(on.folder / "missing")
         (on.folder / "empty").touch()
         assert await on.executor.read_text(on.folder / "empty") == ""
+    async with stage("editor", tmp_path, misbehave={"fs/read_text_file": AnswersError(-32602)}) as on:
+        (on.folder / "f").write_text("disk")
+        assert await on.executor.read_text(on.folder / "f") == "disk"
+        assert await on.executor.write_text(on.folder / "f", "text") == "text"
+        assert on.asked("fs/write_text_file") == 0
 
 
 @pytest.mark.parametrize("failure", [AnswersError(), NOT_FOUND, NeverAnswers()])
@@ -212,21 +192,11 @@ async def test_a_read_that_fails_is_answered_by_the_disk(failure: AnswersError |
             await on.executor.read_text(on.folder / "missing")
 
 
-@pytest.mark.parametrize(
-    "client",
-    [
-        {"write_does_nothing": True},
-        {"write_answers_null": True},
-        {"misbehave": {"fs/write_text_file": NOT_FOUND}},
-        {},
-    ],
-    ids=[
-        "a write that does nothing",
-        "an answer of null",
-        "what is offered and not served",
-        "an editor as it should be",
-    ],
-)
+@pytest.mark.parametrize("client", [
+    {"write_does_nothing": True}, {"write_answers_null": True}, {"misbehave": {"fs/write_text_file": NOT_FOUND}}, {},
+], ids=[
+    "a write that does nothing", "an answer of null", "what is offered and not served", "an editor as it should be",
+])  # fmt: skip
 async def test_text_is_on_the_disk_whatever_the_client_makes_of_it(client: dict[str, Any], tmp_path: Path) -> None:
     async with stage("editor", tmp_path, **client) as on:
         (on.folder / "f").write_text("old")
@@ -248,12 +218,9 @@ async def test_a_write_that_stays_in_the_buffer_is_not_made_on_disk(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("trouble", "words"),
-    [(AnswersError(), r"the editor refused to write .*out of order"), (NeverAnswers(), "unknown")],
+    ("trouble", "words"), [(AnswersError(), r"the editor refused to write .*out of order"), (NeverAnswers(), "unknown")]
 )
-async def test_a_write_that_fails_is_told_in_words_and_not_forced(
-    trouble: AnswersError | NeverAnswers, words: str, tmp_path: Path
-) -> None:
+async def test_a_failed_write_is_told_and_not_forced(trouble: AnswersError | NeverAnswers, words: str, tmp_path: Path):
     async with stage("editor", tmp_path, timeout=0.2, misbehave={"fs/write_text_file": trouble}) as on:
         with pytest.raises(ExecutorError, match=words):
             await on.executor.write_text(on.folder / "f", "text")
@@ -261,9 +228,7 @@ async def test_a_write_that_fails_is_told_in_words_and_not_forced(
 
 
 @pytest.mark.parametrize("failure", [AnswersError(), NeverAnswers()])
-async def test_a_buffer_that_could_not_be_read_is_not_overwritten(
-    failure: AnswersError | NeverAnswers, tmp_path: Path
-) -> None:
+async def test_a_buffer_that_was_not_read_is_not_overwritten(failure: AnswersError | NeverAnswers, tmp_path: Path):
     path = tmp_path / "work" / "f"
     buffers = {path: "typed"}
     failing = {"fs/read_text_file": failure}
@@ -284,27 +249,12 @@ async def test_a_buffer_that_could_not_be_read_is_not_overwritten(
         assert await on.executor.write_text(path, "typed on") == "typed on"
 
 
-async def test_a_file_that_the_editor_does_not_take_is_written_on_the_disk(tmp_path: Path) -> None:
-    async with stage("editor", tmp_path, misbehave={"fs/read_text_file": AnswersError(-32602)}) as on:
-        (on.folder / "f").write_text("disk")
-        assert await on.executor.read_text(on.folder / "f") == "disk"
-        assert await on.executor.write_text(on.folder / "f", "text") == "text"
-        assert on.asked("fs/write_text_file") == 0
-
-
-# --- files that a client shows as they are not -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("disk", "buffer", "client", "read"),
-    [
-        (b"saved", "unsaved", {}, "unsaved"),
-        (b"a\r\nb\nc\r\n", None, {"reads_lossy": True}, "a\r\nb\nc\r\n"),
-        (b"a\r\nb\r\n", "a\nb\nc\n", {}, "a\nb\nc\n"),
-        (b"caf\xe9\n", "café\n", {}, "café\n"),
-    ],
-    ids=["unsaved text", "line ends that the client lost", "line ends of unsaved text", "decoded its own way"],
-)
+@pytest.mark.parametrize(("disk", "buffer", "client", "read"), [
+    (b"saved", "unsaved", {}, "unsaved"), (b"a\r\nb\nc\r\n", None, {"reads_lossy": True}, "a\r\nb\nc\r\n"),
+    (b"a\r\nb\r\n", "a\nb\nc\n", {}, "a\nb\nc\n"), (b"caf\xe9\n", "café\n", {}, "café\n"),
+], ids=[
+    "unsaved text", "line ends that the client lost", "line ends of unsaved text", "decoded its own way",
+])  # fmt: skip
 async def test_what_is_read_is_what_the_person_sees_with_the_line_ends_it_has(
     disk: bytes, buffer: str | None, client: dict[str, Any], read: str, tmp_path: Path
 ) -> None:
@@ -315,9 +265,7 @@ async def test_what_is_read_is_what_the_person_sees_with_the_line_ends_it_has(
 
 
 @pytest.mark.parametrize("how", ["ignore", "replace"])
-async def test_a_file_that_the_client_could_not_decode_is_read_and_written_on_the_disk(
-    how: str, tmp_path: Path
-) -> None:
+async def test_a_file_that_the_client_could_not_decode_is_read_and_written_on_the_disk(how: str, tmp_path: Path):
     file = tmp_path / "work" / "f"
     async with stage("editor", tmp_path, buffers={file: b"caf\xe9\n".decode("utf-8", how)}) as on:
         file.write_bytes(b"caf\xe9\r\n")
@@ -329,7 +277,7 @@ async def test_a_file_that_the_client_could_not_decode_is_read_and_written_on_th
         assert on.asked("fs/write_text_file") == 0
 
 
-async def test_unsaved_changes_of_a_file_that_the_client_could_not_decode_are_not_overwritten(tmp_path: Path) -> None:
+async def test_only_unsaved_changes_that_were_not_decoded_are_kept_from_being_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "work" / "f"
     async with stage("editor", tmp_path, buffers={file: "caf\ufffd and typed\n"}) as on:
         file.write_bytes(b"caf\xe9\n")
@@ -338,6 +286,12 @@ async def test_unsaved_changes_of_a_file_that_the_client_could_not_decode_are_no
         with pytest.raises(ExecutorError, match="has unsaved changes"):
             await on.executor.write_text(file, "x")
         assert file.read_bytes() == b"caf\xe9\n"
+    file = tmp_path / "work" / "f"
+    async with stage("editor", tmp_path, buffers={file: "typed \ufffd"}) as on:
+        file.write_bytes(b"\xef\xbb\xbfsaved")
+        assert await on.executor.read_text(file) == "typed \ufffd"
+        assert await on.executor.write_text(file, "text") == "text"
+        assert (on.asked("fs/write_text_file"), file.read_bytes()) == (1, b"\xef\xbb\xbftext")
 
 
 @pytest.mark.parametrize("old", ["café".encode("cp1252"), "café".encode("utf-8-sig"), "café".encode("utf-16")])
@@ -351,12 +305,3 @@ async def test_a_client_that_writes_utf8_does_not_change_the_encoding_of_a_file(
         assert file.read_bytes() == old.replace("caf".encode("utf-16-le"), "th".encode("utf-16-le")).replace(
             b"caf", b"th"
         )
-
-
-async def test_a_byte_order_mark_takes_no_text_for_shown_wrong(tmp_path: Path) -> None:
-    file = tmp_path / "work" / "f"
-    async with stage("editor", tmp_path, buffers={file: "typed \ufffd"}) as on:
-        file.write_bytes(b"\xef\xbb\xbfsaved")
-        assert await on.executor.read_text(file) == "typed \ufffd"
-        assert await on.executor.write_text(file, "text") == "text"
-        assert (on.asked("fs/write_text_file"), file.read_bytes()) == (1, b"\xef\xbb\xbftext")

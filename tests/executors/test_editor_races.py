@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pytest import MonkeyPatch
 
 from acp_agent.client import fs
 from acp_agent.errors import AgentError
@@ -41,7 +42,7 @@ def trap(project: Path, secret: Path) -> tuple[Path, Path]:
 Act = Callable[[], None]
 
 
-def while_it_opens(monkeypatch: pytest.MonkeyPatch, before: Act, after: Act) -> None:
+def while_it_opens(monkeypatch: MonkeyPatch, before: Act, after: Act) -> None:
     """The worst moment: swapped just before the editor opens a file, and back just after."""
     read, write = fs.Files.read, fs.Files.write
 
@@ -56,7 +57,7 @@ def while_it_opens(monkeypatch: pytest.MonkeyPatch, before: Act, after: Act) -> 
     monkeypatch.setattr(fs.Files, "write", caught)
 
 
-def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+def unchecked(monkeypatch: MonkeyPatch) -> None:
     """The control: without the comparison."""
     monkeypatch.setattr(Way, "stands", lambda self, later: True)
 
@@ -67,9 +68,7 @@ def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("controlled", [False, True])
-async def test_a_folder_swapped_while_the_editor_reads_gives_the_model_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, controlled: bool
-) -> None:
+async def test_a_folder_swapped_in_a_read_gives_nothing(tmp_path: Path, monkeypatch: MonkeyPatch, controlled: bool):
     script = rounds(Call("read", {"path": "a/inside/f"}))
     async with rig(tmp_path, script, mode="auto") as r:
         folder, link = trap(r.project, tmp_path / "secret")
@@ -84,7 +83,7 @@ async def test_a_folder_swapped_while_the_editor_reads_gives_the_model_nothing(
 
 @pytest.mark.parametrize("controlled", [False, True])
 async def test_a_folder_swapped_while_the_editor_writes_is_told_and_the_file_written_where_it_belongs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, controlled: bool
+    tmp_path: Path, monkeypatch: MonkeyPatch, controlled: bool
 ) -> None:
     script = rounds(Call("write", {"path": "a/inside/new", "content": "words"}))
     async with rig(tmp_path, script, mode="auto") as r:
@@ -98,9 +97,7 @@ async def test_a_folder_swapped_while_the_editor_writes_is_told_and_the_file_wri
         assert ("may have written the text to another place" in results(r, 2)[0]) is not controlled
 
 
-async def test_a_file_swapped_for_a_link_while_the_editor_reads_gives_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_swapped_while_the_editor_reads_gives_nothing(tmp_path: Path, monkeypatch: MonkeyPatch):
     async with rig(tmp_path, rounds(Call("read", {"path": "a/inside/f"})), mode="auto") as r:
         folder, _ = trap(r.project, tmp_path / "secret")
         (folder / "other").symlink_to(tmp_path / "secret/f")
@@ -110,9 +107,7 @@ async def test_a_file_swapped_for_a_link_while_the_editor_reads_gives_nothing(
         assert SECRET not in str(r.messages(2))
 
 
-async def test_unsaved_text_is_read_and_written_also_where_files_come_and_go_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unsaved_text_is_read_and_written_while_files_come_and_go(tmp_path: Path, monkeypatch: MonkeyPatch):
     """Once: then it is quiet again."""
     script = rounds(
         Call("read", {"path": "a/inside/f"}),
@@ -131,11 +126,8 @@ async def test_unsaved_text_is_read_and_written_also_where_files_come_and_go_bes
         assert (folder / "f").read_text() == OURS
 
 
-# --- without choosing the moment ---------------------------------------------------------------------------------
-
-
 async def test_a_folder_that_is_swapped_all_the_time_never_leads_the_editors_reads_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: MonkeyPatch
 ) -> None:
     work = tmp_path / "work"
     folder, link = trap(work, tmp_path / "secret")
@@ -188,7 +180,7 @@ async def test_a_write_that_the_editor_was_led_out_with_is_never_called_done(tmp
                 assert not led_out or "another place" in on.executor.remark(folder / name)
 
 
-async def test_the_same_race_gets_out_without_the_comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_same_race_gets_out_without_the_comparison(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     work = tmp_path / "work"
     folder, link = trap(work, tmp_path / "secret")
     unchecked(monkeypatch)

@@ -38,23 +38,6 @@ async def test_text_is_read_and_written_as_it_is(on: Stage, text: str) -> None:
     assert await on.executor.read_text(path) == shown
 
 
-async def test_a_new_file_is_made_with_its_folders(on: Stage) -> None:
-    path = on.folder / "a" / "b" / "c.txt"
-    assert await on.executor.write_text(path, "x") == "x"
-    assert path.read_text() == "x"
-    umask = os.umask(0)
-    os.umask(umask)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
-
-
-async def test_the_mode_of_a_file_is_kept(on: Stage) -> None:
-    path = on.folder / "run.sh"
-    path.write_text("old")
-    path.chmod(0o754)
-    await on.executor.write_text(path, "new")
-    assert stat.S_IMODE(path.stat().st_mode) == 0o754
-
-
 def acl(group: int, user: int = 4321) -> bytes:
     """As the kernel has it: the owner, a user, the group, the mask, others."""
     entries = ((1, 6, -1), (2, 6, user), (4, group, -1), (0x10, 6, -1), (0x20, 4, -1))
@@ -82,49 +65,52 @@ async def test_extended_attributes_and_access_control_lists_are_kept_and_none_is
     assert (os.listxattr(plain), stat.S_IMODE(plain.stat().st_mode)) == ([], 0o660)
 
 
-async def test_nothing_is_left_beside_a_written_file(on: Stage) -> None:
+async def test_a_file_is_written_with_its_folders_under_any_name_and_nothing_is_left_beside_it(on: Stage) -> None:
     await on.executor.write_text(on.folder / "f.txt", "x" * 100_000)
     assert [path.name for path in on.folder.iterdir()] == ["f.txt"]
-
-
-async def test_a_long_name_is_fine(on: Stage) -> None:
+    path = on.folder / "a" / "b" / "c.txt"
+    assert await on.executor.write_text(path, "x") == "x"
+    assert path.read_text() == "x"
+    umask = os.umask(0)
+    os.umask(umask)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
+    path = on.folder / "run.sh"
+    path.write_text("old")
+    path.chmod(0o754)
+    await on.executor.write_text(path, "new")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o754
     path = on.folder / ("n" * 250)
     assert await on.executor.write_text(path, "x") == "x"
+    now = await on.executor.write_text(on.folder / "f", "a\ud800b")
+    assert (on.folder / "f").read_bytes() == b"a?b"
+    assert now == "a?b"
 
 
-async def test_a_missing_file_is_file_not_found(on: Stage) -> None:
+async def test_what_cannot_be_read_written_or_listed_is_told_in_words(on: Stage) -> None:
     with pytest.raises(FileNotFoundError) as error:
         await on.executor.read_text(on.folder / "missing")
     assert error.value.filename == str(on.folder / "missing")
     with pytest.raises(FileNotFoundError):
         await on.executor.read_bytes(on.folder / "missing", 10)
-
-
-async def test_a_folder_is_not_read_or_written(on: Stage) -> None:
     (on.folder / "d").mkdir()
     with pytest.raises(ExecutorError, match="directory"):
         await on.executor.read_text(on.folder / "d")
     with pytest.raises(ExecutorError, match=r"directory|refused"):
         await on.executor.write_text(on.folder / "d", "x")
     assert (on.folder / "d").is_dir()
-
-
-async def test_a_file_in_the_way_of_a_folder_is_told_in_words(on: Stage) -> None:
     (on.folder / "f").write_text("x")
     with pytest.raises(ExecutorError):
         await on.executor.write_text(on.folder / "f" / "g.txt", "x")
     assert await on.executor.stat(on.folder / "f" / "g.txt") is None
     with pytest.raises(FileNotFoundError):
         await on.executor.read_text(on.folder / "f" / "g.txt")
-
-
-async def test_missing_permissions_are_told_in_words(on: Stage) -> None:
+    with pytest.raises(ExecutorError, match="f: "):
+        await on.executor.list(on.folder / "f")
+    with pytest.raises(FileNotFoundError):
+        await on.executor.list(on.folder / "missing")
     locked = unwritable(on.folder)
     with pytest.raises(ExecutorError, match="Permission denied|Read-only"):
         await on.executor.write_text(locked / "f", "x")
-
-
-async def test_binary_is_no_text(on: Stage) -> None:
     path = on.folder / "f.bin"
     path.write_bytes(b"\x00\xff\xfe")
     with pytest.raises(UnicodeDecodeError):
@@ -161,20 +147,6 @@ async def test_stat_and_list_tell_kinds_without_following(on: Stage) -> None:
     assert dangling.kind == "symlink"
 
 
-async def test_listing_what_is_no_folder_is_told_in_words(on: Stage) -> None:
-    (on.folder / "f").write_text("x")
-    with pytest.raises(ExecutorError, match="f: "):
-        await on.executor.list(on.folder / "f")
-    with pytest.raises(FileNotFoundError):
-        await on.executor.list(on.folder / "missing")
-
-
-async def test_lone_surrogates_do_not_break_writing(on: Stage) -> None:
-    now = await on.executor.write_text(on.folder / "f", "a\ud800b")
-    assert (on.folder / "f").read_bytes() == b"a?b"
-    assert now == "a?b"
-
-
 async def test_the_other_names_of_a_file_keep_what_was_there(on: Stage, tmp_path: Path) -> None:
     """They may be in a package manager's store, or outside the session's folders."""
     path = on.folder / "f"
@@ -187,9 +159,7 @@ async def test_the_other_names_of_a_file_keep_what_was_there(on: Stage, tmp_path
     assert not on.executor.remark(path)
 
 
-async def test_a_file_with_other_names_that_cannot_be_replaced_is_not_written(
-    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_with_other_names_is_not_written(backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     if backend not in ("local", "editor"):
         return  # There another process does it.
     async with stage(backend, tmp_path) as on:

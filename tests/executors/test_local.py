@@ -19,16 +19,10 @@ def backend() -> str:
     return "local"
 
 
-async def test_stdout_and_stderr_are_apart(on: Stage) -> None:
+async def test_stdout_and_stderr_are_apart_and_in_order(on: Stage) -> None:
     ended = await run(on.executor, "echo out; echo err >&2", on.folder)
     assert (ended.stdout, ended.stderr) == ("out\n", "err\n")
-    assert sorted((chunk.stream, chunk.text) for chunk in ended.chunks) == [
-        ("stderr", "err\n"),
-        ("stdout", "out\n"),
-    ]
-
-
-async def test_the_order_of_the_streams_is_kept(on: Stage) -> None:
+    assert sorted((chunk.stream, chunk.text) for chunk in ended.chunks) == [("stderr", "err\n"), ("stdout", "out\n")]
     script = "for i in 1 2 3; do echo o$i; sleep 0.05; echo e$i >&2; sleep 0.05; done"
     ended = await run(on.executor, script, on.folder)
     assert ended.combined == "o1\ne1\no2\ne2\no3\ne3\n"

@@ -15,7 +15,7 @@ def names(line: str, environ: dict[str, str]) -> tuple[set[str], str]:
     return set(done.stdout.split()) - {"PWD", "OLDPWD", "SHLVL", "_"}, done.stderr
 
 
-def test_only_what_is_listed_stays_and_no_credential_does() -> None:
+def test_only_what_is_listed_stays_and_with_an_empty_list_the_commands_own() -> None:
     environ = {
         "PATH": "/usr/bin:/bin", "LC_ALL": "C", "STRANGE": "1", "GITHUB_TOKEN": "x", "CARGO_REGISTRY_TOKEN": "x",
         "CARGO_HOME": "/c", "PAGER": "cat", "MY_TOKEN": "kept by name", "SPACED": "a b\nc",
@@ -24,9 +24,6 @@ def test_only_what_is_listed_stays_and_no_credential_does() -> None:
     found, said = names(line, environ)
     assert found == {"PATH", "LC_ALL", "CARGO_HOME", "PAGER", "MY_TOKEN"}
     assert said == ""
-
-
-def test_an_empty_list_leaves_the_commands_own_variables_only() -> None:
     found, said = names(scrubbing([], [], ["A"]), {"A": "1", "B": "2", "SHELLOPTS": "braceexpand"})
     assert found == {"A"} | (found & {"SHELLOPTS"})
     assert said == ""

@@ -115,18 +115,13 @@ async def test_lines_are_found_where_gitignore_does_not_forbid(program: str, tre
     assert (match.path, match.line, match.text) == (tree / "a.py", 2, "needle = 1")
 
 
-@pytest.mark.parametrize(
-    ("pattern", "where", "ignores_case", "lines"),
-    [
-        ("NEEDLE here$", "b.txt", True, [(2, "Needle here")]),
-        ("NEEDLE", "b.txt", False, []),
-        ("needle", "node_modules/h.py", False, [(1, "needle")]),
-        ("(?<=import )os", "", False, [(1, "import os")]),
-        ("--flag", "", False, [(1, "--flag")]),
-        ("-", "flag.txt", False, [(1, "--flag")]),
-    ],
-    ids=["case ignored, no line end", "case", "one file, though ignored", "look-around", "a dash", "a dash alone"],
-)
+@pytest.mark.parametrize(("pattern", "where", "ignores_case", "lines"), [
+    ("NEEDLE here$", "b.txt", True, [(2, "Needle here")]), ("NEEDLE", "b.txt", False, []),
+    ("needle", "node_modules/h.py", False, [(1, "needle")]), ("(?<=import )os", "", False, [(1, "import os")]),
+    ("--flag", "", False, [(1, "--flag")]), ("-", "flag.txt", False, [(1, "--flag")]),
+], ids=[
+    "case ignored, no line end", "case", "one file, though ignored", "look-around", "a dash", "a dash alone",
+])  # fmt: skip
 async def test_patterns(
     pattern: str, where: str, ignores_case: bool, lines: list[tuple[int, str]], program: str, tree: Path
 ) -> None:
@@ -150,6 +145,7 @@ async def test_only_files_that_match_the_glob_are_searched(program: str, tree: P
 
 async def test_rules_above_the_searched_folder_count(program: str, tree: Path) -> None:
     assert names(await grep("needle", tree / "src" / "deep"), tree) == ["src/deep/build/f.py", "src/deep/keep.log"]
+    assert names(await find("*.log", tree / "src" / "deep"), tree) == ["src/deep/keep.log"]
 
 
 async def test_results_are_bounded(program: str, tree: Path) -> None:
@@ -159,14 +155,14 @@ async def test_results_are_bounded(program: str, tree: Path) -> None:
     exactly = await grep("needle", tree, max_results=9)
     assert len(exactly.matches) == 9
     assert not exactly.truncated
+    found = await find("*", tree, max_results=2)
+    assert len(found.matches) == 2
+    assert found.truncated
 
 
-async def test_a_bad_pattern_is_told_in_words(program: str, tree: Path) -> None:
+async def test_a_bad_pattern_or_glob_is_told_in_words(program: str, tree: Path) -> None:
     with pytest.raises(ExecutorError, match="not a valid regular expression"):
         await grep("(unclosed", tree)
-
-
-async def test_a_bad_glob_is_told_in_words(program: str, tree: Path) -> None:
     with pytest.raises(ExecutorError, match="not a valid glob"):
         await find("a\\", tree)
     with pytest.raises(ExecutorError, match="not a valid glob"):
@@ -190,11 +186,13 @@ async def test_lines_of_files_that_are_not_utf8_are_shown_in_their_encoding(prog
     ]
 
 
-async def test_long_lines_are_cut(program: str, tree: Path) -> None:
+async def test_long_lines_are_cut_and_found_again(program: str, tree: Path) -> None:
     (tree / "long.txt").write_text("needle" + "x" * 2_000_000 + "\nneedle\n")
     found = await grep("needle", tree / "long.txt")
     assert [match.line for match in found.matches] == [1, 2]
     assert all(len(match.text) < 1000 for match in found.matches)
+    (tree / "long.txt").write_text("ü" * 900 + "needle" + "y" * 900 + "\nneedle\n")
+    assert [match.line for match in (await grep("needle", tree / "long.txt")).matches] == [1, 2]
 
 
 async def test_a_catastrophic_pattern_ends_with_its_time(program: str, tree: Path) -> None:
@@ -204,16 +202,13 @@ async def test_a_catastrophic_pattern_ends_with_its_time(program: str, tree: Pat
     assert found.timed_out
 
 
-async def test_a_name_with_a_line_feed_is_found(program: str, tree: Path) -> None:
-    (tree / "two\nlines.txt").write_text("needle\n")
-    assert names(await find("two*", tree), tree) == ["two\nlines.txt"]
-    assert "two\nlines.txt" in names(await grep("needle", tree, glob="*.txt"), tree)
-
-
-async def test_a_name_that_is_no_utf8_breaks_nothing(program: str, tree: Path) -> None:
+async def test_names_with_a_line_feed_or_no_utf8_are_found(program: str, tree: Path) -> None:
     Path(os.fsdecode(os.fsencode(tree) + b"/bad\xff.txt")).write_text("needle\n")
     assert len((await grep("needle", tree)).matches) == 10
     assert len((await find("*.txt", tree)).matches) == 4
+    (tree / "two\nlines.txt").write_text("needle\n")
+    assert names(await find("two*", tree), tree) == ["two\nlines.txt"]
+    assert "two\nlines.txt" in names(await grep("needle", tree, glob="*.txt"), tree)
 
 
 FOUND = [
@@ -231,25 +226,12 @@ async def test_paths_are_found_by_glob(pattern: str, expected: list[str], tree: 
     assert names(await find(pattern, tree), tree) == expected
 
 
-async def test_kinds_are_told_and_links_are_not_followed(tree: Path) -> None:
+async def test_kinds_are_told_links_not_followed_and_excludes_of_git_count(tree: Path) -> None:
     kinds = {match.path.name: match.text for match in (await find("*", tree)).matches}
     assert kinds["deep"] == "dir"
     assert kinds["a.py"] == "file"
     assert "secret.py" not in kinds
     assert ".git" not in kinds
-
-
-async def test_found_paths_are_bounded(tree: Path) -> None:
-    found = await find("*", tree, max_results=2)
-    assert len(found.matches) == 2
-    assert found.truncated
-
-
-async def test_finding_respects_the_rules_above(tree: Path) -> None:
-    assert names(await find("*.log", tree / "src" / "deep"), tree) == ["src/deep/keep.log"]
-
-
-async def test_exclude_rules_of_the_repository_count(tree: Path) -> None:
     (tree / ".git" / "info").mkdir()
     (tree / ".git" / "info" / "exclude").write_text("a.py\n")
     assert "a.py" not in names(await find("*.py", tree), tree)
@@ -314,9 +296,7 @@ async def test_what_is_not_where_it_was_found_is_not_given(tree: Path, stub: Stu
     assert [(match.path, match.text) for match in found.matches] == [(tree / "a.py", "needle = 1")]
 
 
-async def test_names_that_are_not_where_they_were_found_are_not_given(
-    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_names_that_moved_since_are_not_given(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     worker = tmp_path / "worker.py"
     told = [[f"{tree}/a.py", False], [f"{tree}/link/secret.py", False], [f"{tree}/gone", False], [f"{tree}/src", True]]
     worker.write_text(f"import json\nfor row in {told!r}: print(json.dumps(row))\n")
@@ -331,13 +311,6 @@ async def test_lines_of_other_encodings_are_found_again(encoding: str, tree: Pat
     (tree / "odd.txt").write_text("needle ü one\nx\nneedle two\n", encoding=encoding)
     found = await grep("needle", tree / "odd.txt")
     assert [match.line for match in found.matches] == [1, 3]
-
-
-@pytest.mark.usefixtures("program")
-async def test_long_lines_are_found_again(tree: Path) -> None:
-    (tree / "long.txt").write_text("ü" * 900 + "needle" + "y" * 900 + "\nneedle\n")
-    found = await grep("needle", tree / "long.txt")
-    assert [match.line for match in found.matches] == [1, 2]
 
 
 async def test_ripgrep_is_asked_without_options_of_the_persons_own(tree: Path, stub: Stub, tmp_path: Path) -> None:

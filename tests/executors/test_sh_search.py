@@ -47,14 +47,9 @@ class Host:
 
     async def start(self, argv: list[str], *, own: bool = False) -> search.Process:
         process = await anyio.open_process(
-            [str(self.programs / argv[0]), *argv[1:]],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            env={"PATH": str(self.programs)},
-            cwd="/",
-        )
+            [str(self.programs / argv[0]), *argv[1:]], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, start_new_session=True, env={"PATH": str(self.programs)}, cwd="/",
+        )  # fmt: skip
 
         def kill() -> None:
             with contextlib.suppress(ProcessLookupError):
@@ -144,10 +139,8 @@ async def test_globs_are_those_of_gitignore(tree: Path, host: Host) -> None:
     for glob, expected in paths.items():
         assert sorted(names(await find(glob, tree, host), tree)) == expected, glob
     assert {match.path.name: match.text for match in (await find("d*", tree, host)).matches} == {
-        "deep": "dir",
-        "d.py": "file",
-        "drop.log": "file",
-    }
+        "deep": "dir", "d.py": "file", "drop.log": "file",
+    }  # fmt: skip
     await find("*a" * 200 + "b", tree / "src", host)
     for search_for in (partial(find, "a\\"), partial(grep, "x", glob="x/a\\")):
         with pytest.raises(ExecutorError, match="not a valid glob"):
@@ -197,33 +190,21 @@ async def test_long_files_are_left_out_unless_they_are_named_and_long_lines_are_
     assert lines(await grep("needle", big, host)) == [("line", 1, "needle" + "ü" * 494), ("line", 2, "needle")]
 
 
-@table(
-    ("pattern", "told"),
-    [
-        ("^import +(os|re)$", "`$` before CR LF"),
-        (r"f\(x\)|a\.b[[:space:]]{1,3}[^]a-z$]x?", ""),
-        (r"\d+\.\w", r"`\d`, `\w`"),
-        (r"[\w.]x", r"`\` in `[]`"),
-        (r"(a)\1(?<=b)c", r"`\1`, `(?`"),
-        (r"a*?b+?c{2}+", "`*?`, `+?`, `}+`"),
-        (r"\Aa\Z", r"`\A`, `\Z`"),
-        (r"\\d a\+?", ""),
-        ("a\nb", "a line feed"),
-        ("[", ""),
-    ],
-)
+@table(("pattern", "told"), [
+    ("^import +(os|re)$", "`$` before CR LF"), (r"f\(x\)|a\.b[[:space:]]{1,3}[^]a-z$]x?", ""),
+    (r"\d+\.\w", r"`\d`, `\w`"), (r"[\w.]x", r"`\` in `[]`"), (r"(a)\1(?<=b)c", r"`\1`, `(?`"),
+    (r"a*?b+?c{2}+", "`*?`, `+?`, `}+`"), (r"\Aa\Z", r"`\A`, `\Z`"), (r"\\d a\+?", ""), ("a\nb", "a line feed"),
+    ("[", ""),
+])  # fmt: skip
 def test_what_grep_reads_otherwise_than_python_is_named(pattern: str, told: str) -> None:
     assert sh_search.dialect(pattern) == told
 
 
-async def test_what_differs_is_noted(tree: Path, host: Host) -> None:
+async def test_what_differs_is_noted_and_a_bad_pattern_told_in_greps_words(tree: Path, host: Host) -> None:
     assert (await find("*", tree, host)).note == "Searched with this host's `find`: .gitignore is not applied."
     plain = "Searched with this host's `grep -E`: .gitignore is not applied."
     assert (await grep("needle", tree, host)).note == plain
     assert (await grep(r"\d", tree, host)).note.startswith(rf"{plain} It may read `\d` otherwise than Python")
-
-
-async def test_a_bad_pattern_is_told_in_greps_words(tree: Path, host: Host) -> None:
     with pytest.raises(
         ExecutorError, match=r"^The search failed: this host's grep -E cannot .*: (Unmatched \(|bad regex)"
     ):
@@ -240,7 +221,7 @@ async def test_a_host_without_these_programs_says_so(missing: str, tree: Path, h
 
 @ONLY_GNU
 @pytest.mark.parametrize(("slow", "option", "timeout", "most"), [("find", "-H", 3.0, 100), ("grep", "-naE", 0.5, 0)])
-async def test_a_program_that_hangs_ends_with_its_time(
+async def test_a_program_ends_with_its_time(
     slow: str, option: str, timeout: float, most: int, tree: Path, host: Host, tmp_path: Path
 ) -> None:
     host.replace(slow, f'"$real" "$@"\ncase $* in *{option}*) echo $$ >{tmp_path}/pid; exec sleep 600;; esac')
@@ -260,9 +241,7 @@ async def test_a_cancelled_search_leaves_no_process(tree: Path, host: Host, tmp_
     await until_dead(pid)
 
 
-async def test_what_is_not_where_it_was_found_is_not_given(
-    tree: Path, host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_not_where_it_was_found_is_not_given(tree: Path, host: Host, monkeypatch: pytest.MonkeyPatch):
     async def asked(work: Callable[..., Any], *arguments: Any) -> Any:
         (tree / "a.py").write_text("other\n")
         return work(*arguments)

@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
+from pytest import MonkeyPatch
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import tree
@@ -53,17 +54,6 @@ def picture(folder: Path) -> dict[str, tuple[int, str]]:
 
 
 def no_check() -> None: ...
-
-
-# --- every backend --------------------------------------------------------------------------------------------
-
-
-async def test_a_folder_is_made_with_its_parents(on: Stage) -> None:
-    assert await on.executor.make_directory(on.folder / "a" / "b" / "c") == 3
-    assert await on.executor.make_directory(on.folder / "a" / "b" / "c") == 0
-    (on.folder / "f").touch()
-    with pytest.raises(ExecutorError, match="f is not a folder"):
-        await on.executor.make_directory(on.folder / "f" / "g")
 
 
 async def test_files_links_and_folders_are_removed(on: Stage, tmp_path: Path) -> None:
@@ -124,18 +114,14 @@ async def test_nothing_is_replaced_unless_told(on: Stage, operation: str) -> Non
 
 
 @pytest.mark.parametrize("operation", ["move", "copy"])
-async def test_a_folder_goes_neither_into_itself_nor_over_what_holds_it(
-    on: Stage,
-    operation: str,
-) -> None:
+async def test_a_folder_goes_neither_into_itself_nor_over_what_holds_it(on: Stage, operation: str) -> None:
     source = plant(on.folder / "d")
     before = picture(on.folder)
     run = getattr(on.executor, operation)
     for a, b, words in (
-        (source, source, "both source and destination"),
-        (source, source / "sub" / "new" / "d", "is inside"),
+        (source, source, "both source and destination"), (source, source / "sub" / "new" / "d", "is inside"),
         (source / "sub", source, "contains"),
-    ):
+    ):  # fmt: skip
         with pytest.raises(ExecutorError, match=words):
             await run(a, b, overwrite=True, max_entries=MOST)
     assert picture(on.folder) == before
@@ -168,13 +154,18 @@ async def test_pipes_sockets_and_devices_are_not_copied(on: Stage) -> None:
     assert (await on.executor.remove(on.folder / "p2", max_entries=MOST)).files == 1
 
 
-async def test_capital_letters_alone_may_change(on: Stage) -> None:
+async def test_capital_letters_alone_may_change_and_a_folder_is_made_with_its_parents(on: Stage) -> None:
     (on.folder / "readme.md").write_text("x")
     await on.executor.move(on.folder / "readme.md", on.folder / "README.md", overwrite=False, max_entries=MOST)
     assert os.listdir(on.folder) == ["README.md"]
+    assert await on.executor.make_directory(on.folder / "a" / "b" / "c") == 3
+    assert await on.executor.make_directory(on.folder / "a" / "b" / "c") == 0
+    (on.folder / "f").touch()
+    with pytest.raises(ExecutorError, match="f is not a folder"):
+        await on.executor.make_directory(on.folder / "f" / "g")
 
 
-async def test_a_cancelled_copy_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cancelled_copy_leaves_nothing_behind(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     async with stage("local", tmp_path) as on:
         plant(on.folder / "d")
         reached, go_on = threading.Event(), threading.Event()
@@ -198,10 +189,7 @@ async def test_a_cancelled_copy_leaves_nothing_behind(tmp_path: Path, monkeypatc
         assert os.listdir(on.folder) == ["d"]
 
 
-# --- the calls themselves -------------------------------------------------------------------------------------
-
-
-def interfere(patch: pytest.MonkeyPatch, number: int, what: Callable[[], object]) -> None:
+def interfere(patch: MonkeyPatch, number: int, what: Callable[[], object]) -> None:
     """Right after the system was asked for the `number`th time what something is, or to open it: `what` happens."""
     calls = iter(range(1, 10**6))
 
@@ -226,9 +214,7 @@ def swap(folder: Path, target: Path) -> None:
 
 @pytest.mark.parametrize("operation", ["remove", "move", "copy", "move far"])
 @pytest.mark.parametrize("which", ["top/d/sub", "top/d", "top"])
-def test_a_folder_swapped_for_a_link_at_any_moment_never_leads_outside(
-    operation: str, which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_swapped_folder_leads_nowhere(operation: str, which: str, tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     if operation == "move far":
         no_links_and_renames(monkeypatch)
     swapped = 0
@@ -262,7 +248,7 @@ def test_a_folder_swapped_for_a_link_at_any_moment_never_leads_outside(
     assert swapped > 10
 
 
-def no_links_and_renames(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_links_and_renames(monkeypatch: MonkeyPatch) -> None:
     """As if the first name of the destination were on another file system."""
     link, rename = os.link, os.rename
 
@@ -284,7 +270,7 @@ def no_links_and_renames(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=["another disk", "pretended"])
-def far(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def far(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: MonkeyPatch) -> Iterator[Path]:
     """A folder that nothing can be renamed to."""
     if request.param == "pretended":
         no_links_and_renames(monkeypatch)
@@ -315,9 +301,7 @@ def test_a_move_to_another_file_system_is_a_copy_and_a_removal(far: Path, tmp_pa
     assert os.listdir(far / "x") == ["e"]
 
 
-def test_a_move_to_another_file_system_that_fails_loses_nothing(
-    far: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_far_move_that_fails_loses_nothing(far: Path, tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     before = picture(plant(tmp_path / "d"))
 
     def full(*args: object, **more: object) -> None:
@@ -330,9 +314,7 @@ def test_a_move_to_another_file_system_that_fails_loses_nothing(
     assert "e" not in os.listdir(far)
 
 
-def test_what_is_written_while_it_is_moved_far_is_left_where_it_was(
-    far: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_written_during_a_far_move_stays(far: Path, tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     plant(tmp_path / "d")
     symlink = os.symlink
 
@@ -352,9 +334,7 @@ def test_what_is_written_while_it_is_moved_far_is_left_where_it_was(
     assert (far / "e" / "a.txt").read_text() == "aaa"
 
 
-def test_what_appears_at_the_destination_meanwhile_is_not_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_appears_at_the_destination_meanwhile_is_not_replaced(tmp_path: Path, monkeypatch: MonkeyPatch):
     (tmp_path / "f").write_text("mine")
     link = os.link
 
@@ -372,7 +352,7 @@ def test_what_appears_at_the_destination_meanwhile_is_not_replaced(
         assert len(os.listdir(tmp_path)) == 2
 
 
-def test_two_names_of_one_file(tmp_path: Path) -> None:
+def test_two_names_of_one_file_and_a_link_are_replaced_themselves(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x")
     os.link(tmp_path / "a", tmp_path / "b")
     with pytest.raises(ExecutorError, match="exists already"):
@@ -383,9 +363,6 @@ def test_two_names_of_one_file(tmp_path: Path) -> None:
     tree.move(tmp_path / "a", tmp_path / "c", True, MOST, no_check)
     assert set(os.listdir(tmp_path)) == {"b", "c"}
     assert (tmp_path / "c").read_text() == "x"
-
-
-def test_a_replaced_link_is_replaced_itself(tmp_path: Path) -> None:
     (tmp_path / "target").write_text("precious")
     (tmp_path / "f").write_text("new")
     (tmp_path / "link").symlink_to("target")
@@ -394,7 +371,7 @@ def test_a_replaced_link_is_replaced_itself(tmp_path: Path) -> None:
     assert (tmp_path / "target").read_text() == "precious"
 
 
-def test_the_rights_of_a_stranger_are_not_lent_by_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rights_of_a_stranger_are_not_lent_by_a_copy(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     (tmp_path / "f").touch()
     (tmp_path / "f").chmod(0o4755)
     tree.copy(tmp_path / "f", tmp_path / "g", False, MOST, no_check)
@@ -411,7 +388,7 @@ def test_the_rights_of_a_stranger_are_not_lent_by_a_copy(tmp_path: Path, monkeyp
         assert stat.S_IMODE((tmp_path / "h").stat().st_mode) == 0o755
 
 
-def test_a_removal_that_fails_says_how_far_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_removal_that_fails_says_how_far_it_came(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     plant(tmp_path / "d")
 
     def busy(*args: object, **more: object) -> None:
@@ -440,9 +417,6 @@ def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
             tree.copy(wrong, tmp_path / "g", False, MOST, no_check)
     tree.remove(tmp_path / "f", MOST, no_check)
     assert len(os.listdir("/proc/self/fd")) == before
-
-
-# --- what was judged ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("operation", ["remove", "move", "copy", "replaced"])

@@ -43,13 +43,10 @@ def written(tmp_path: Path, secrets: SecretsConfig) -> str:
     return file.read_text()
 
 
-def test_credentials_are_taken_out_of_lines_and_tracebacks(tmp_path: Path) -> None:
+def test_credentials_are_taken_out_of_lines_and_tracebacks_unless_switched_off(tmp_path: Path) -> None:
     text = written(tmp_path, SecretsConfig(extra_patterns=[r"badge \d+"]))
     assert KEY not in text and MINE not in text and "123456" not in text
     assert "WARNING acp_agent.test: a key [redacted: OpenAI key] and [redacted: " in text
     assert "ValueError: refused: [redacted: OpenAI key]" in text
     assert "not severe enough" not in text
-
-
-def test_switched_off_the_log_has_them_too(tmp_path: Path) -> None:
     assert KEY in written(tmp_path, SecretsConfig(redact=False))

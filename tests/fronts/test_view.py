@@ -67,14 +67,11 @@ def test_a_turn_is_shown_in_order_with_output_diffs_and_results(view):
     assert text.rstrip().removesuffix("\x1b[0m").endswith("stopped: max_tokens")
 
 
-def test_plain_lines_hold_no_control_character_and_name_calls_that_run_side_by_side():
+def test_plain_lines_hold_no_control_character_and_a_spinner_is_cleared_before_text():
     text = shown(PlainView)
     assert "\x1b" not in text
     assert "\r" not in text
     assert ": Edit a.py" in text
-
-
-def test_the_spinner_line_is_cleared_before_text():
     text = shown(TerminalView)
     assert "⠋" in text
     assert text.rindex("\x1b[J") > text.rindex("⠋")

@@ -102,8 +102,6 @@ def calls(events: Sequence[llm.ModelEvent]) -> list[llm.ToolUse]:
     return [event for event in events if isinstance(event, llm.ToolUse)]
 
 
-# --- what is on the wire -----------------------------------------------------------------------------------------
-
 TOOL_SENT: dict[str, Any] = {
     "type": "function",
     "function": {"name": "read", "description": "Reads a file.", "parameters": TOOL.parameters},

@@ -71,8 +71,7 @@ def called(*made: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
 A, B = '{"n":1}', '{"n":2}'
 TOOL_CALLS: dict[str, tuple[list[Any], list[tuple[str, str]]]] = {
     "whole calls in one chunk": (
-        [called(call("a", "{}", index=0, id="x"), call("b", A, index=1, id="y"))],
-        [("a", "{}"), ("b", A)],
+        [called(call("a", "{}", index=0, id="x"), call("b", A, index=1, id="y"))], [("a", "{}"), ("b", A)],
     ),
     "no index": ([called(call("a", "{}", id="x"), call("b", "{}", id="y"))], [("a", "{}"), ("b", "{}")]),
     "no index, no id, the same tool twice": ([called(call("a", A), call("a", B))], [("a", A), ("a", B)]),
@@ -82,38 +81,31 @@ TOOL_CALLS: dict[str, tuple[list[Any], list[tuple[str, str]]]] = {
     ),
     "index 0 and no ids": ([called(call("a", A, index=0)), called(call("a", B, index=0))], [("a", A), ("a", B)]),
     "fragments without index": (
-        [called(call("a", "", id="x")), called(call(arguments='{"n"')), called(call(arguments=":1}"))],
-        [("a", A)],
+        [called(call("a", "", id="x")), called(call(arguments='{"n"')), called(call(arguments=":1}"))], [("a", A)],
     ),
     "fragments known by id only": (
         [
-            called(call("a", "", id="x"), call("b", "", id="y")),
-            called(call(arguments=A, id="x")),
+            called(call("a", "", id="x"), call("b", "", id="y")), called(call(arguments=A, id="x")),
             called(call(arguments=B, id="y")),
         ],
         [("a", A), ("b", B)],
     ),
     "name and id repeated in each fragment": (
-        [called(call("a", piece, index=0, id="x")) for piece in ('{"n"', ":1}", "")],
-        [("a", A)],
+        [called(call("a", piece, index=0, id="x")) for piece in ('{"n"', ":1}", "")], [("a", A)],
     ),
     "a new id in each fragment": (
-        [called(call("a", '{"n"', index=0, id="x1")), called(call(arguments=":1}", index=0, id="x2"))],
-        [("a", A)],
+        [called(call("a", '{"n"', index=0, id="x1")), called(call(arguments=":1}", index=0, id="x2"))], [("a", A)],
     ),
     "interleaved fragments": (
         [
-            called(call("a", "", index=0, id="x")),
-            called(call("b", "", index=1, id="y")),
-            called(call(arguments=A, index=0)),
-            called(call(arguments=B, index=1)),
+            called(call("a", "", index=0, id="x")), called(call("b", "", index=1, id="y")),
+            called(call(arguments=A, index=0)), called(call(arguments=B, index=1)),
         ],
         [("a", A), ("b", B)],
     ),
     "arguments under another index": (
         [
-            called(call("a", "", index=0, id="x")),
-            called(call(arguments='{"n"', index=1)),
+            called(call("a", "", index=0, id="x")), called(call(arguments='{"n"', index=1)),
             called(call(arguments=":1}", index=1)),
         ],
         [("a", A)],
@@ -126,7 +118,7 @@ TOOL_CALLS: dict[str, tuple[list[Any], list[tuple[str, str]]]] = {
     "a call of nothing": ([called(call(index=0, id="x"))], []),
     "an empty list of calls": ([delta(content="a", tool_calls=[])], []),
     "a finish reason of stop": ([called(call("a", "{}", index=0), finish="stop")], [("a", "{}")]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("chunks", "expected"), TOOL_CALLS.values(), ids=TOOL_CALLS)
@@ -191,35 +183,25 @@ def test_thoughts_between_tags_however_they_are_cut(content: str, thought: str, 
 USED = {"prompt_tokens": 7, "completion_tokens": 2}
 
 
-@table(
-    ("usage", "report"),
-    [
-        (USED, llm.UsageReport(7, 2)),
-        (USED | {"prompt_tokens_details": {"cached_tokens": 4}}, llm.UsageReport(7, 2, cached_tokens=4)),
-        (USED | {"prompt_cache_hit_tokens": 3}, llm.UsageReport(7, 2, cached_tokens=3)),
-        (USED | {"cached_tokens": 3}, llm.UsageReport(7, 2, cached_tokens=3)),
-        (USED | {"prompt_tokens_details": None}, llm.UsageReport(7, 2)),
-        ({"prompt_tokens": 7.0, "completion_tokens": "2"}, llm.UsageReport(7, 2)),
-        ({}, llm.UsageReport(0, 0)),
-    ],
-)
+@table(("usage", "report"), [
+    (USED, llm.UsageReport(7, 2)),
+    (USED | {"prompt_tokens_details": {"cached_tokens": 4}}, llm.UsageReport(7, 2, cached_tokens=4)),
+    (USED | {"prompt_cache_hit_tokens": 3}, llm.UsageReport(7, 2, cached_tokens=3)),
+    (USED | {"cached_tokens": 3}, llm.UsageReport(7, 2, cached_tokens=3)),
+    (USED | {"prompt_tokens_details": None}, llm.UsageReport(7, 2)),
+    ({"prompt_tokens": 7.0, "completion_tokens": "2"}, llm.UsageReport(7, 2)), ({}, llm.UsageReport(0, 0)),
+])  # fmt: skip
 def test_usage_in_every_dialect(usage: dict[str, Any], report: llm.UsageReport) -> None:
     last = {"choices": [], "usage": usage}
     assert fold(delta("stop", content="a"), last)[-2:] == [report, llm.Finished("stop")]
 
 
-def test_usage_in_each_chunk_is_reported_once_with_its_last_value() -> None:
+def test_usage_is_reported_once_with_its_last_value_wherever_it_stands() -> None:
     first = {**delta(content="a"), "usage": USED | {"completion_tokens": 1}}
     second = {**delta("stop", content="b"), "usage": USED}
     assert fold(first, second)[-2:] == [llm.UsageReport(7, 2), llm.Finished("stop")]
-
-
-def test_usage_inside_a_choice() -> None:
     chunk = {"choices": [{"delta": {}, "finish_reason": "stop", "usage": USED}]}
     assert fold(chunk)[-2:] == [llm.UsageReport(7, 2), llm.Finished("stop")]
-
-
-def test_no_usage_means_no_report() -> None:
     assert fold({**delta("stop", content="a"), "usage": None}) == [llm.TextDelta("a"), llm.Finished("stop")]
 
 
@@ -240,15 +222,9 @@ def test_halves_of_surrogate_pairs(pieces: list[str], text: str) -> None:
     assert "".join(texts(events)) == text
 
 
-def test_broken_utf_8_is_replaced() -> None:
+def test_content_may_be_broken_in_parts_or_not_streamed() -> None:
     assert texts(fold(b'{"choices":[{"delta":{"content":"a\xff"}}]}')) == ["a�"]
-
-
-def test_content_as_a_list_of_parts() -> None:
     assert texts(fold(delta(content=[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]))) == ["ab"]
-
-
-def test_an_answer_that_is_not_streamed_is_read_too() -> None:
     message = {"role": "assistant", "content": "hi", "tool_calls": [call("a", "{}", id="x")]}
     document = {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
     assert fold(document) == [llm.TextDelta("hi"), llm.ToolUse("x", "a", "{}"), llm.Finished("tool_calls")]
@@ -298,13 +274,8 @@ async def test_json_instead_of_a_stream_is_read_whatever_its_type_is_said_to_be(
     compact = json.dumps(DOCUMENTS[api]).encode()
     laid_out = json.dumps(DOCUMENTS[api], indent=2).encode()
     forms = [
-        compact,
-        laid_out,
-        b"\n  " + laid_out,
-        b"\xef\xbb\xbf" + compact,
-        b"[%b]" % laid_out,
-        b"data: %b\n\n" % compact,
-    ]
+        compact, laid_out, b"\n  " + laid_out, b"\xef\xbb\xbf" + compact, b"[%b]" % laid_out, b"data: %b\n\n" % compact,
+    ]  # fmt: skip
     script = [RawAnswer((form[:7], form[7:30], form[30:]), content_type=kind) for form in forms]
     async with connected(api, script, max_retries=0) as (provider, _):
         for form in forms:
@@ -320,10 +291,8 @@ async def test_events_that_are_a_line_each_are_read(api: Api) -> None:
         pieces = [{"message": {"content": "hel"}}, {"message": {"content": "lo"}, "done": True, "done_reason": "stop"}]
     lines = [json.dumps(piece).encode() + b"\n" for piece in pieces]
     forms = [
-        b"".join(lines),
-        b"".join(b"data: " + line for line in lines),
-        b"".join(b"data: %b\n" % line for line in lines),
-    ]
+        b"".join(lines), b"".join(b"data: " + line for line in lines), b"".join(b"data: %b\n" % line for line in lines),
+    ]  # fmt: skip
     script = [RawAnswer((form,), content_type="application/json") for form in forms]
     async with connected(api, script, max_retries=0) as (provider, _):
         for form in forms:
@@ -335,37 +304,28 @@ async def test_a_break_after_the_finish_reason_is_forgiven() -> None:
         assert await collect(provider) == [llm.TextDelta("hello"), llm.Finished("stop")]
 
 
-@pytest.mark.parametrize(
-    ("chunk", "kind", "words", "before"),
-    [
-        (b'data: {"error":{"message":"the GPU is on fire","code":500}}\n\n', "server", "the GPU is on fire", []),
-        (b'{"error":"the GPU is on fire"}', "server", "the GPU is on fire", []),
-        (b'data: {"error":{"message":"slow down","code":429}}\n\n', "rate_limit", "slow down", []),
-        (b'data: {"choices":[{"delta":{},"finish_reason":"error"}]}\n\n', "server", "ended in an error", []),
-        (b"data: what is this\n\n", "server", "what is this", []),
-        (b"\n<html>Welcome to the chat server</html>", "not_found", "a web page", []),
-        (b": nothing\n\n", "network", "ended early", []),
-        (HELLO, "network", "ended early", [llm.TextDelta("hello")]),
-    ],
-)
+@pytest.mark.parametrize(("chunk", "kind", "words", "before"), [
+    (b'data: {"error":{"message":"the GPU is on fire","code":500}}\n\n', "server", "the GPU is on fire", []),
+    (b'{"error":"the GPU is on fire"}', "server", "the GPU is on fire", []),
+    (b'data: {"error":{"message":"slow down","code":429}}\n\n', "rate_limit", "slow down", []),
+    (b'data: {"choices":[{"delta":{},"finish_reason":"error"}]}\n\n', "server", "ended in an error", []),
+    (b"data: what is this\n\n", "server", "what is this", []),
+    (b"\n<html>Welcome to the chat server</html>", "not_found", "a web page", []),
+    (b": nothing\n\n", "network", "ended early", []), (HELLO, "network", "ended early", [llm.TextDelta("hello")]),
+])  # fmt: skip
 async def test_errors_inside_an_answer(chunk: bytes, kind: str, words: str, before: list[llm.ModelEvent]) -> None:
     assert await check_failure("chat", RawAnswer((chunk,)), kind, words) == before
 
 
 async def test_tool_calls_in_every_shape_over_a_socket() -> None:
     answer = Answer(
-        thought=("h", "m"),
-        thought_as="think",
-        text="Looking.",
+        thought=("h", "m"), thought_as="think", text="Looking.",
         tool_calls=(
-            Call("a", {"n": 1}, id=None, index=None),
-            Call("b", {"n": 2}, id="", index=None, as_object=True),
+            Call("a", {"n": 1}, id=None, index=None), Call("b", {"n": 2}, id="", index=None, as_object=True),
             Call("c", {"n": 3}, id="x", index=None),
         ),
-        finish=None,
-        done=False,
-        usage=None,
-    )
+        finish=None, done=False, usage=None,
+    )  # fmt: skip
     async with connected("chat", [answer]) as (provider, _):
         events = await collect(provider)
     assert shown(events) == [("a", '{"n":1}'), ("b", '{"n":2}'), ("c", '{"n":3}')]
@@ -405,28 +365,21 @@ async def test_a_server_that_wants_its_thoughts_back_gets_them() -> None:
         assert model.requests[1].body["messages"][1]["reasoning_content"] == "hm"
 
 
-async def test_the_same_refusal_twice_is_an_error() -> None:
-    refusal = Failure(400, {"error": {"message": "stream_options is not for you"}})
-    async with connected("chat", [refusal] * 5) as (provider, model):
-        assert (await failure(provider)).kind == "bad_request"
-        assert len(model.requests) == 2
-
-
-async def test_a_redirect_is_not_followed_but_named() -> None:
-    async with connected("chat", [Failure(308, "", {"Location": "https://elsewhere/v1"})]) as (provider, _):
-        assert "https://elsewhere/v1" in str(await failure(provider))
-
-
-async def test_models_come_with_their_context_windows() -> None:
+async def test_models_come_with_their_windows_and_of_lm_studio_with_what_is_loaded() -> None:
     entries = [
-        {"id": "vllm", "max_model_len": 8192},
-        {"id": "openrouter", "context_length": 128000},
-        {"id": "groq", "context_window": 32768},
-        {"id": "llama.cpp", "meta": {"n_ctx_train": 4096}},
+        {"id": "vllm", "max_model_len": 8192}, {"id": "openrouter", "context_length": 128000},
+        {"id": "groq", "context_window": 32768}, {"id": "llama.cpp", "meta": {"n_ctx_train": 4096}},
         {"id": "none", "context_length": None},
-    ]
+    ]  # fmt: skip
     windows = {"vllm": 8192, "openrouter": 128000, "groq": 32768, "llama.cpp": 4096, "none": None}
     assert await listed("chat", entries) == [llm.ModelInfo(name, window) for name, window in windows.items()]
+    loaded: list[dict[str, Any]] = [
+        {"id": "embed", "type": "embeddings"},
+        {"id": "other", "type": "llm", "state": "not-loaded", "max_context_length": 32768},
+        {"id": "qwen", "type": "vlm", "state": "loaded", "max_context_length": 32768, "loaded_context_length": 8192},
+    ]
+    found = await listed("chat", [{**entry, "owned_by": "organization_owner"} for entry in loaded])
+    assert found == [llm.ModelInfo("qwen", 8192, ("image",)), llm.ModelInfo("other", None, ())]
 
 
 # --- the request -------------------------------------------------------------------------------------------------
@@ -453,19 +406,14 @@ def test_a_whole_request() -> None:
     assert body(messages, settings=settings) == {
         "model": "m",
         "messages": [
-            {"role": "system", "content": "Be brief."},
-            {"role": "user", "content": "a\nb"},
+            {"role": "system", "content": "Be brief."}, {"role": "user", "content": "a\nb"},
             {"role": "assistant", "content": None, "tool_calls": [made]},
-            {"role": "tool", "tool_call_id": "x", "content": "content"},
-            {"role": "assistant", "content": "Done."},
+            {"role": "tool", "tool_call_id": "x", "content": "content"}, {"role": "assistant", "content": "Done."},
             turn("user", text_block("listen"), sound),
         ],
-        "stream": True,
-        "stream_options": {"include_usage": True},
-        "tools": [TOOL_SENT],
-        "reasoning_effort": "low",
+        "stream": True, "stream_options": {"include_usage": True}, "tools": [TOOL_SENT], "reasoning_effort": "low",
         "max_tokens": 9,
-    }
+    }  # fmt: skip
 
 
 @table(("thinking", "level", "fields"), [
@@ -507,13 +455,10 @@ def test_each_known_server_is_sent_what_it_takes() -> None:
         assert str(sent).count("cache_control") == (3 if name == "openrouter" else 0), name
 
 
-@table(
-    ("model", "breakpoints", "marked"),
-    [("anthropic/claude-sonnet-5", True, [0, 3, 6]), ("openai/gpt-5", True, []), ("anthropic/claude-5", False, [])],
-)
-def test_claudes_cache_is_told_where_to_begin_where_that_is_known(
-    model: str, breakpoints: bool, marked: list[int]
-) -> None:
+@table(("model", "breakpoints", "marked"), [
+    ("anthropic/claude-sonnet-5", True, [0, 3, 6]), ("openai/gpt-5", True, []), ("anthropic/claude-5", False, []),
+])  # fmt: skip
+def test_claudes_cache_is_told_where_to_begin_where_that_is_known(model: str, breakpoints: bool, marked: list[int]):
     first, second = (llm.AssistantMessage(tool_calls=(llm.ToolUse(name, "read", "{}"),)) for name in "ab")
     results = [llm.ToolMessage(name, "read", (llm.TextPart("content"),)) for name in "ab"]
     history = (USER, first, results[0], second, results[1], llm.UserMessage((llm.TextPart("and?"),)))
@@ -559,14 +504,10 @@ def test_arguments_that_a_server_would_refuse_are_wrapped(arguments: str, sent: 
     assert body(messages)["messages"][0]["tool_calls"][0]["function"]["arguments"] == sent
 
 
-@pytest.mark.parametrize(
-    ("content", "sent"),
-    [
-        ((), "(no output)"),
-        ((llm.TextPart("a"), llm.TextPart("b")), "a\nb"),
-        ((llm.ImagePart("image/png", "AAAA"),), "The result is in the next message."),
-    ],
-)
+@pytest.mark.parametrize(("content", "sent"), [
+    ((), "(no output)"), ((llm.TextPart("a"), llm.TextPart("b")), "a\nb"),
+    ((llm.ImagePart("image/png", "AAAA"),), "The result is in the next message."),
+])  # fmt: skip
 def test_tool_results_are_never_empty(content: tuple[Any, ...], sent: str) -> None:
     assert body((llm.ToolMessage("x", "a", content),))["messages"][0]["content"] == sent
 
@@ -580,13 +521,19 @@ def test_messages_are_encoded_once_and_never_mistaken_for_another() -> None:
         assert [entry["content"] for entry in sent["messages"]] == [str(number)] * 2
 
 
-async def test_a_server_that_knows_no_chat_template_is_not_sent_its_switch_again() -> None:
+async def test_what_a_server_refuses_is_not_sent_again_and_the_same_twice_an_error() -> None:
     words = "chat_template is not supported for Mistral tokenizers."
     async with connected("chat", [Failure(400, {"message": words}), "ok", "ok"]) as (provider, model):
         for _ in range(2):
             await collect(provider, settings=llm.ModelSettings("m", thought_level="low"))
         assert ["chat_template_kwargs" in request.body for request in model.requests] == [True, False, False]
         assert model.requests[2].body["reasoning_effort"] == "low"
+    refusal = Failure(400, {"error": {"message": "stream_options is not for you"}})
+    async with connected("chat", [refusal] * 5) as (provider, model):
+        assert (await failure(provider)).kind == "bad_request"
+        assert len(model.requests) == 2
+    async with connected("chat", [Failure(308, "", {"Location": "https://elsewhere/v1"})]) as (provider, _):
+        assert "https://elsewhere/v1" in str(await failure(provider))
 
 
 def test_thoughts_that_openrouter_signs_go_back_with_their_calls_in_whole() -> None:
@@ -612,13 +559,3 @@ def test_thoughts_without_calls_are_not_kept() -> None:
     said = delta(reasoning_details=[{"type": "reasoning.text", "text": "x"}], content="Hello")
     answer.feed(json.dumps(said).encode())
     assert answer.finish()[-1] == llm.Finished("stop")
-
-
-async def test_lm_studio_is_asked_what_is_loaded() -> None:
-    entries: list[dict[str, Any]] = [
-        {"id": "embed", "type": "embeddings"},
-        {"id": "other", "type": "llm", "state": "not-loaded", "max_context_length": 32768},
-        {"id": "qwen", "type": "vlm", "state": "loaded", "max_context_length": 32768, "loaded_context_length": 8192},
-    ]
-    found = await listed("chat", [{**entry, "owned_by": "organization_owner"} for entry in entries])
-    assert found == [llm.ModelInfo("qwen", 8192, ("image",)), llm.ModelInfo("other", None, ())]

@@ -54,11 +54,9 @@ def client(base_url: str) -> Any:
     made = botocore.session.Session()
     made.set_credentials("AKIDEXAMPLE", "secret")
     return made.create_client(
-        "bedrock-runtime",
-        "us-east-1",
-        endpoint_url=base_url.removesuffix("/v1"),
+        "bedrock-runtime", "us-east-1", endpoint_url=base_url.removesuffix("/v1"),
         config=Config(retries={"max_attempts": 0}),
-    )
+    )  # fmt: skip
 
 
 def as_sdk(value: Any) -> Any:
@@ -78,26 +76,20 @@ async def test_the_whole_request_and_that_amazon_takes_it() -> None:
     assert body == {
         "messages": [
             turn(
-                "user",
-                {"text": "look"},
-                {"image": {"format": "png", "source": picture}},
-                {"document": {"format": "pdf", "name": "a b c pdf 2", "source": {"bytes": "JVBERi0="}}},
-                POINT,
+                "user", {"text": "look"}, {"image": {"format": "png", "source": picture}},
+                {"document": {"format": "pdf", "name": "a b c pdf 2", "source": {"bytes": "JVBERi0="}}}, POINT,
             ),
             turn(
-                "assistant",
-                {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "sig_1"}}},
-                {"reasoningContent": {"redactedContent": "c2VhbGVk"}},
-                {"text": "Looking."},
+                "assistant", {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "sig_1"}}},
+                {"reasoningContent": {"redactedContent": "c2VhbGVk"}}, {"text": "Looking."},
                 {"toolUse": {"toolUseId": "c1", "name": "read", "input": {"path": "a"}}},
             ),
             turn("user", {"toolResult": {"toolUseId": "c1", "content": results}}, POINT),
         ],
-        "system": [{"text": "Be brief."}, POINT],
-        "toolConfig": {"tools": [{"toolSpec": tool}, POINT]},
+        "system": [{"text": "Be brief."}, POINT], "toolConfig": {"tools": [{"toolSpec": tool}, POINT]},
         "inferenceConfig": {"maxTokens": 9000},
         "additionalModelRequestFields": {"thinking": {"type": "enabled", "budget_tokens": 4096}},
-    }
+    }  # fmt: skip
     shape = client("http://127.0.0.1:1").meta.service_model.operation_model("ConverseStream").input_shape
     report = ParamValidator().validate(as_sdk({"modelId": CLAUDE, **body}), shape)
     assert not report.has_errors(), report.generate_report()
@@ -192,24 +184,18 @@ def header(name: bytes, value: bytes, kind: int = 7) -> bytes:
 FAILED = header(b":message-type", b"error") + header(b":error-code", b"InternalFailure")
 
 
-@pytest.mark.parametrize(
-    ("chunks", "kind", "words"),
-    [
-        ([frame(header(b":event-type", b"\xff"))], "server", "malformed"),
-        ([frame(header(b":event-type", b"a", kind=99))], "server", "malformed"),
-        ([frame(b"\xff")], "server", "malformed"),
-        ([frame(header(b":event-type", b'a":{},"b')), TEXT], "network", "ended early"),
-        ([frame(header(b":event-type", b"a"), b'{},"b":{}')], "server", "malformed"),
-        ([frame(header(b":event-type", b"a"), b"7")], "server", "malformed"),
-        ([frame(header(b":event-type", b"a"), b'{"x":' + b"[" * 10_000)], "server", "nested too deeply"),
-        ([frame(FAILED + header(b":error-message", b"It broke.")), STOP], "server", "It broke."),
-        ([struct.pack("!IIB", 2**31, 9, 0) * 4], "server", "malformed"),
-        ([THROTTLED], "rate_limit", "Too many requests"),
-        ([TEXT], "network", "ended early"),
-        ([b"<html>" + b"x" * 40], "server", "malformed"),
-        ([TEXT[:-1] + b"?", STOP], "server", "malformed"),
-    ],
-)
+@pytest.mark.parametrize(("chunks", "kind", "words"), [
+    ([frame(header(b":event-type", b"\xff"))], "server", "malformed"),
+    ([frame(header(b":event-type", b"a", kind=99))], "server", "malformed"), ([frame(b"\xff")], "server", "malformed"),
+    ([frame(header(b":event-type", b'a":{},"b')), TEXT], "network", "ended early"),
+    ([frame(header(b":event-type", b"a"), b'{},"b":{}')], "server", "malformed"),
+    ([frame(header(b":event-type", b"a"), b"7")], "server", "malformed"),
+    ([frame(header(b":event-type", b"a"), b'{"x":' + b"[" * 10_000)], "server", "nested too deeply"),
+    ([frame(FAILED + header(b":error-message", b"It broke.")), STOP], "server", "It broke."),
+    ([struct.pack("!IIB", 2**31, 9, 0) * 4], "server", "malformed"), ([THROTTLED], "rate_limit", "Too many requests"),
+    ([TEXT], "network", "ended early"), ([b"<html>" + b"x" * 40], "server", "malformed"),
+    ([TEXT[:-1] + b"?", STOP], "server", "malformed"),
+])  # fmt: skip
 async def test_streams_that_fail(chunks: list[bytes], kind: str, words: str) -> None:
     await check_failure("bedrock", RawAnswer(tuple(chunks)), kind, words)
 
@@ -222,12 +208,13 @@ async def test_refusals(status: int, message: str, kind: str) -> None:
     await check_failure("bedrock", Failure(status, {"message": message}), kind, message)
 
 
-async def test_unknown_events_are_passed_over_and_a_stream_may_be_cut_anywhere() -> None:
+async def test_unknown_events_are_passed_over_wherever_a_stream_is_cut_and_profiles_listed() -> None:
     odd = message("somethingNew", {"a": 1}) + message("contentBlockStart", {"contentBlockIndex": 0, "start": {}})
     whole = odd + TEXT + STOP + message("metadata", {"metrics": {"latencyMs": 1}})
     raw = RawAnswer(tuple(whole[place : place + 7] for place in range(0, len(whole), 7)))
     async with connected("bedrock", [raw]) as (provider, _):
         assert await collect(provider) == [llm.TextDelta("a"), llm.Finished("stop")]
+    assert await listed("bedrock", [CLAUDE]) == [llm.ModelInfo(CLAUDE)]
 
 
 async def test_no_two_documents_of_a_message_have_one_name() -> None:
@@ -238,10 +225,6 @@ async def test_no_two_documents_of_a_message_have_one_name() -> None:
     for said in body["messages"]:
         names = re.findall(r"'name': '(a pdf[^']*)'", str(said))
         assert len(names) == len(set(names)), names
-
-
-async def test_the_inference_profiles_are_listed() -> None:
-    assert await listed("bedrock", [CLAUDE]) == [llm.ModelInfo(CLAUDE)]
 
 
 # --- Vertex AI ---------------------------------------------------------------------------------------------------
@@ -283,9 +266,7 @@ async def test_claude_and_the_others_have_doors_of_their_own(token: None) -> Non
     assert {request.headers["authorization"] for request in model.requests} == {"Bearer ya29.x"}
 
 
-async def test_the_token_is_that_of_the_machine_and_kept_until_it_expires(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_the_machines_token_is_kept_until_it_expires(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     class Credentials:
         token, valid, refreshed = "", False, 0
 
@@ -301,9 +282,7 @@ async def test_the_token_is_that_of_the_machine_and_kept_until_it_expires(
     assert await given.headers() == {"Authorization": "Bearer t2"}
 
 
-async def test_without_google_credentials_the_user_is_told_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_without_google_credentials_the_user_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
     async with FakeModel() as model:
         provider = on_vertex(model)

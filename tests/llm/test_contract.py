@@ -13,21 +13,7 @@ from acp_agent.errors import ConfigError, ProviderError
 from acp_agent.llm import base as llm
 from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, FakeRequest, RawAnswer, Script, Usage
 
-from .kit import (
-    SETTINGS,
-    TOOL,
-    USER,
-    Api,
-    calls,
-    collect,
-    connected,
-    failure,
-    listed,
-    make,
-    scripted,
-    texts,
-    thoughts,
-)
+from .kit import SETTINGS, TOOL, USER, Api, calls, collect, connected, failure, listed, make, scripted, texts
 
 over_http = pytest.mark.parametrize("api", ["bedrock", "chat", "messages", "ollama", "responses"])
 everywhere = pytest.mark.parametrize("api", ["bedrock", "chat", "messages", "ollama", "responses", "scripted"])
@@ -48,15 +34,12 @@ async def answered(api: Any, answer: Answer, tmp_path: Path) -> list[llm.ModelEv
 DEEP = b"[" * 10_000 + b"]" * 10_000
 
 
-@pytest.mark.parametrize(
-    ("api", "line"),
-    [
-        ("chat", b'data: {"error": %b}\n\n'),
-        ("messages", b'data: {"type": "content_block_start", "content_block": {"input": %b}}\n\n'),
-        ("ollama", b'{"message": {"tool_calls": [{"function": {"arguments": %b}}]}}\n'),
-        ("responses", b'data: {"type": "response.output_item.done", "item": %b}\n\n'),
-    ],
-)
+@pytest.mark.parametrize(("api", "line"), [
+    ("chat", b'data: {"error": %b}\n\n'),
+    ("messages", b'data: {"type": "content_block_start", "content_block": {"input": %b}}\n\n'),
+    ("ollama", b'{"message": {"tool_calls": [{"function": {"arguments": %b}}]}}\n'),
+    ("responses", b'data: {"type": "response.output_item.done", "item": %b}\n\n'),
+])  # fmt: skip
 async def test_an_answer_that_is_nested_without_end_is_an_error_like_any_other(api: Any, line: bytes) -> None:
     async with connected(api, [RawAnswer((line % DEEP,))], max_retries=0) as (provider, _):
         assert "nested too deeply" in str(await failure(provider))
@@ -65,74 +48,51 @@ async def test_an_answer_that_is_nested_without_end_is_an_error_like_any_other(a
 @everywhere
 async def test_events_come_in_order_and_end_with_one_finished(api: str, tmp_path: Path) -> None:
     answer = Answer(
-        thought=("let me ", "see"),
-        text=("Hel", "lo"),
-        tool_calls=(Call("read", {"path": "a"}),),
+        thought=("let me ", "see"), text=("Hel", "lo"), tool_calls=(Call("read", {"path": "a"}),),
         usage=Usage(input_tokens=100, output_tokens=20, cached_tokens=64, reasoning_tokens=8),
-    )
+    )  # fmt: skip
     events = await answered(api, answer, tmp_path)
     (call,) = calls(events)
     counted = {"cached_tokens": 64, "reasoning_tokens": 8}
     for name in {"bedrock": ["reasoning_tokens"], "ollama": ["cached_tokens", "reasoning_tokens"]}.get(api, []):
         del counted[name]  # They do not tell.
     assert events == [
-        llm.ThoughtDelta("let me "),
-        llm.ThoughtDelta("see"),
-        llm.TextDelta("Hel"),
-        llm.TextDelta("lo"),
-        llm.ToolUse(call.id, "read", '{"path":"a"}'),
-        llm.UsageReport(input_tokens=100, output_tokens=20, **counted),
+        llm.ThoughtDelta("let me "), llm.ThoughtDelta("see"), llm.TextDelta("Hel"), llm.TextDelta("lo"),
+        llm.ToolUse(call.id, "read", '{"path":"a"}'), llm.UsageReport(input_tokens=100, output_tokens=20, **counted),
         llm.Finished("tool_calls", events[-1].opaque if isinstance(events[-1], llm.Finished) else ()),
-    ]
+    ]  # fmt: skip
 
 
 @everywhere
-async def test_parallel_tool_calls_come_whole_in_the_models_order_with_unique_ids(api: str, tmp_path: Path) -> None:
+async def test_parallel_tool_calls_come_whole_in_the_models_order_with_ids_of_their_own(api: str, tmp_path: Path):
     answer = Answer(
         tool_calls=(Call("b", {"n": 1}, pieces=3), Call("a", {"n": 2}, pieces=2), Call("a", {"n": 2}), Call("c"))
     )
     found = calls(await answered(api, answer, tmp_path))
     assert [(call.name, call.arguments) for call in found] == [
-        ("b", '{"n":1}'),
-        ("a", '{"n":2}'),
-        ("a", '{"n":2}'),
-        ("c", "{}"),
-    ]
+        ("b", '{"n":1}'), ("a", '{"n":2}'), ("a", '{"n":2}'), ("c", "{}"),
+    ]  # fmt: skip
     assert len({call.id for call in found}) == 4
     assert all(call.id for call in found)
-
-
-@everywhere
-async def test_calls_that_share_an_id_get_ids_of_their_own(api: str, tmp_path: Path) -> None:
     found = calls(await answered(api, Answer(tool_calls=(Call("a", id="x"), Call("b", id="x"))), tmp_path))
     assert [call.name for call in found] == ["a", "b"]
     assert len({call.id for call in found}) == 2
 
 
 @everywhere
-async def test_arguments_that_are_not_json_are_passed_on_as_they_are(api: str, tmp_path: Path) -> None:
+async def test_arguments_that_are_not_json_pass_and_nothing_is_an_answer_too(api: str, tmp_path: Path) -> None:
     (call,) = calls(await answered(api, Answer(tool_calls=(Call("a", '{"path": "x'),)), tmp_path))
     assert call.arguments == '{"path": "x'
-
-
-@everywhere
-async def test_an_answer_of_nothing_is_finished_too(api: str, tmp_path: Path) -> None:
     assert await answered(api, Answer(usage=None), tmp_path) == [llm.Finished("stop")]
 
 
 @over_http
-@pytest.mark.parametrize(
-    ("answer", "reason"),
-    [
-        (Answer(text="a"), "stop"),
-        (Answer(tool_calls=(Call("a"),)), "tool_calls"),
-        (Answer(text="a", tool_calls=(Call("a"),)), "tool_calls"),
-        (Answer(text="a", finish="length"), "length"),
-        (Answer(tool_calls=(Call("a", '{"b'),), finish="length"), "length"),
-        (Answer(text="a", finish="content_filter"), "refusal"),
-        (Answer(refusal="I will not."), "refusal"),
-    ],
-)
+@pytest.mark.parametrize(("answer", "reason"), [
+    (Answer(text="a"), "stop"), (Answer(tool_calls=(Call("a"),)), "tool_calls"),
+    (Answer(text="a", tool_calls=(Call("a"),)), "tool_calls"), (Answer(text="a", finish="length"), "length"),
+    (Answer(tool_calls=(Call("a", '{"b'),), finish="length"), "length"),
+    (Answer(text="a", finish="content_filter"), "refusal"), (Answer(refusal="I will not."), "refusal"),
+])  # fmt: skip
 async def test_finish_reasons(api: Api, answer: Answer, reason: str, tmp_path: Path) -> None:
     if api == "ollama" and reason == "refusal":
         reason = "stop"  # Its models refuse in plain text.
@@ -145,12 +105,16 @@ async def test_the_words_of_a_refusal_are_text(api: Api, tmp_path: Path) -> None
 
 
 @over_http
-async def test_deltas_arrive_while_the_answer_is_still_going_on(api: Api) -> None:
+async def test_deltas_arrive_at_once_and_one_connection_serves_call_after_call(api: Api) -> None:
     async with connected(api, [Answer(text=("first", "second"), hang_after=1)]) as (provider, model):
         stream = provider.stream((USER,), (), SETTINGS)
         assert await anext(stream) == llm.TextDelta("first")
         model.release()
         assert texts([event async for event in stream]) == ["second"]
+    async with connected(api, ["one", "two", "three"]) as (provider, model):
+        for expected in ("one", "two", "three"):
+            assert texts(await collect(provider)) == [expected]
+        assert model.connections == 1
 
 
 @over_http
@@ -168,14 +132,6 @@ async def test_concurrent_streams_do_not_mix(api: Api) -> None:
             for number in range(8):
                 group.start_soon(run, f"m{number}")
     assert seen == {f"m{number}": f"m{number}-m{number}" for number in range(8)}
-
-
-@over_http
-async def test_one_connection_serves_one_call_after_another(api: Api) -> None:
-    async with connected(api, ["one", "two", "three"]) as (provider, model):
-        for expected in ("one", "two", "three"):
-            assert texts(await collect(provider)) == [expected]
-        assert model.connections == 1
 
 
 # --- what is sent ------------------------------------------------------------------------------------------------
@@ -202,9 +158,12 @@ async def test_no_tools_means_no_tools_field(api: Api) -> None:
 
 
 @over_http
-async def test_the_key_travels_in_its_header(api: Api) -> None:
+async def test_the_key_travels_in_its_header_and_a_configured_one_wins(api: Api) -> None:
     headers = (await sent(api)).headers
     assert (headers["x-api-key"] == "sk-test") if api == "messages" else (headers["authorization"] == "Bearer sk-test")
+    async with connected(api, ["ok"], api_key=None, headers={"authorization": "Basic abc"}) as (provider, model):
+        await collect(provider)
+        assert model.requests[0].headers["authorization"] == "Basic abc"
 
 
 @pytest.mark.parametrize("api", ["chat", "messages", "ollama", "responses"])
@@ -214,13 +173,6 @@ async def test_without_a_key_no_authorization_is_sent(api: Api, monkeypatch: pyt
         await collect(provider)
         assert not {"authorization", "x-api-key"} & model.requests[0].headers.keys()
         assert model.requests[0].headers["x-team"] == "blue"
-
-
-@over_http
-async def test_a_configured_authorization_header_wins(api: Api) -> None:
-    async with connected(api, ["ok"], api_key=None, headers={"authorization": "Basic abc"}) as (provider, model):
-        await collect(provider)
-        assert model.requests[0].headers["authorization"] == "Basic abc"
 
 
 @over_http
@@ -244,12 +196,10 @@ async def test_images_of_the_user_reach_the_model(api: Api) -> None:
 @over_http
 async def test_images_of_tools_reach_the_model(api: Api) -> None:
     messages = (
-        USER,
-        llm.AssistantMessage(tool_calls=(llm.ToolUse("c1", "shot", "{}"), llm.ToolUse("c2", "ls", "{}"))),
+        USER, llm.AssistantMessage(tool_calls=(llm.ToolUse("c1", "shot", "{}"), llm.ToolUse("c2", "ls", "{}"))),
         llm.ToolMessage("c1", "shot", (llm.TextPart("done"), llm.ImagePart("image/png", "iVBORw0="))),
-        llm.ToolMessage("c2", "ls", (llm.TextPart("a.txt"),)),
-        llm.UserMessage((llm.TextPart("and?"),)),
-    )
+        llm.ToolMessage("c2", "ls", (llm.TextPart("a.txt"),)), llm.UserMessage((llm.TextPart("and?"),)),
+    )  # fmt: skip
     items = conversation(api, await sent(api, messages=messages))
     if api == "chat":
         # The two results stay together; the picture follows in a message of the user, before the real one.
@@ -348,17 +298,12 @@ async def test_without_a_thought_level_no_effort_is_sent(api: Api, level: Any) -
 
 
 @over_http
-@pytest.mark.parametrize(
-    "obstacle",
-    [
-        Failure(429, {"error": {"message": "slow down"}}, {"Retry-After-Ms": "2"}),
-        Failure(500, {"error": {"message": "oops"}}),
-        Failure(503, "Loading model"),
-        Failure(529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
-        Answer(text="never seen", drop_after=0),
-    ],
-    ids=["rate limit", "server error", "loading", "overload", "broken before the first event"],
-)
+@pytest.mark.parametrize("obstacle", [
+    Failure(429, {"error": {"message": "slow down"}}, {"Retry-After-Ms": "2"}),
+    Failure(500, {"error": {"message": "oops"}}), Failure(503, "Loading model"),
+    Failure(529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
+    Answer(text="never seen", drop_after=0),
+], ids=["rate limit", "server error", "loading", "overload", "broken before the first event"])  # fmt: skip
 async def test_a_passing_failure_is_tried_again(api: Api, obstacle: Any) -> None:
     async with connected(api, [obstacle, obstacle, "at last"]) as (provider, model):
         assert texts(await collect(provider)) == ["at last"]
@@ -366,14 +311,10 @@ async def test_a_passing_failure_is_tried_again(api: Api, obstacle: Any) -> None
 
 
 @over_http
-async def test_retries_end(api: Api) -> None:
+async def test_retries_end_and_a_wait_longer_than_the_bound_is_reported_at_once(api: Api) -> None:
     async with connected(api, [Failure(500, {"error": {"message": "oops"}})] * 9, max_retries=2) as (provider, model):
         error = await failure(provider)
         assert (error.kind, error.status, len(model.requests)) == ("server", 500, 3)
-
-
-@over_http
-async def test_a_wait_longer_than_the_bound_is_reported_at_once(api: Api) -> None:
     script: Script = [Failure(429, {"error": {"message": "slow down"}}, {"Retry-After": "3600"}), "never"]
     async with connected(api, script) as (provider, model):
         error = await failure(provider)
@@ -402,20 +343,16 @@ async def test_after_the_first_event_nothing_is_tried_again(api: Api) -> None:
 
 
 @over_http
-@pytest.mark.parametrize(
-    ("status", "error", "kind"),
-    [
-        (401, {"message": "Incorrect API key provided.", "code": "invalid_api_key"}, "auth"),
-        (403, {"message": "Country, region, or territory not supported"}, "region"),
-        (429, {"message": "Rate limit reached", "code": "rate_limit_exceeded"}, "rate_limit"),
-        (429, {"message": "You exceeded your current quota", "code": "insufficient_quota"}, "quota"),
-        (400, {"message": "Too long.", "code": "context_length_exceeded"}, "context_too_long"),
-        (400, {"message": "Filtered.", "code": "content_filter"}, "refusal"),
-        (404, {"message": "The model `x` does not exist", "code": "model_not_found"}, "not_found"),
-        (400, {"message": "Unknown parameter: 'x'"}, "bad_request"),
-        (502, {"message": "Bad gateway"}, "server"),
-    ],
-)
+@pytest.mark.parametrize(("status", "error", "kind"), [
+    (401, {"message": "Incorrect API key provided.", "code": "invalid_api_key"}, "auth"),
+    (403, {"message": "Country, region, or territory not supported"}, "region"),
+    (429, {"message": "Rate limit reached", "code": "rate_limit_exceeded"}, "rate_limit"),
+    (429, {"message": "You exceeded your current quota", "code": "insufficient_quota"}, "quota"),
+    (400, {"message": "Too long.", "code": "context_length_exceeded"}, "context_too_long"),
+    (400, {"message": "Filtered.", "code": "content_filter"}, "refusal"),
+    (404, {"message": "The model `x` does not exist", "code": "model_not_found"}, "not_found"),
+    (400, {"message": "Unknown parameter: 'x'"}, "bad_request"), (502, {"message": "Bad gateway"}, "server"),
+])  # fmt: skip
 async def test_one_clear_error_per_kind(api: Api, status: int, error: dict[str, Any], kind: str) -> None:
     async with connected(api, [Failure(status, {"error": error})], max_retries=0) as (provider, _):
         raised = await failure(provider)
@@ -425,7 +362,7 @@ async def test_one_clear_error_per_kind(api: Api, status: int, error: dict[str, 
 
 
 @over_http
-async def test_a_server_that_is_not_there_is_a_network_error(api: Api) -> None:
+async def test_a_server_that_is_not_there_and_a_key_that_http_cannot_carry_are_errors(api: Api) -> None:
     async with FakeModel() as model:
         base_url = model.base_url
     provider = make(api, base_url, max_retries=1)
@@ -433,6 +370,9 @@ async def test_a_server_that_is_not_there_is_a_network_error(api: Api) -> None:
     await provider.aclose()
     assert error.kind == "network"
     assert base_url.removesuffix("/v1") in str(error)
+    async with connected(api, ["never"], api_key="sk-\n“quoted”") as (provider, model):
+        assert (await failure(provider)).kind == "auth"
+        assert model.requests == []
 
 
 @over_http
@@ -442,13 +382,6 @@ async def test_silence_ends_in_a_timeout(api: Api, answer: Answer) -> None:
         error = await failure(provider)
         assert (error.kind, len(model.requests)) == ("timeout", 1)
         await model.answer_closed()
-
-
-@over_http
-async def test_a_key_that_http_cannot_carry_is_an_auth_error(api: Api) -> None:
-    async with connected(api, ["never"], api_key="sk-\n“quoted”") as (provider, model):
-        assert (await failure(provider)).kind == "auth"
-        assert model.requests == []
 
 
 @over_http
@@ -493,34 +426,20 @@ async def test_aclose_may_be_called_twice(api: Any, tmp_path: Path) -> None:
 
 
 @over_http
-async def test_configured_models_are_not_asked_for(api: Api) -> None:
+async def test_models_are_the_configured_ones_or_asked_from_the_server(api: Api) -> None:
     provider = make(api, "http://127.0.0.1:1", models=("a", "b"))
     assert await provider.models() == [llm.ModelInfo("a"), llm.ModelInfo("b")]
     await provider.aclose()
-
-
-@over_http
-async def test_models_are_asked_from_the_server(api: Api) -> None:
     assert [info.id for info in await listed(api, ["a", "b"])] == ["a", "b"]
 
 
 @over_http
-@pytest.mark.parametrize(
-    ("reply", "kind"),
-    [
-        (Failure(401, {"error": {"message": "no"}}), "auth"),
-        (Failure(404, "<html></html>"), "not_found"),
-        (Failure(200, "<html></html>"), "server"),
-        (Failure(200, "not json"), "server"),
-        (Failure(200, {"data": None}), "server"),
-        (Failure(200, 7), "server"),
-    ],
-)
+@pytest.mark.parametrize(("reply", "kind"), [
+    (Failure(401, {"error": {"message": "no"}}), "auth"), (Failure(404, "<html></html>"), "not_found"),
+    (Failure(200, "<html></html>"), "server"), (Failure(200, "not json"), "server"),
+    (Failure(200, {"data": None}), "server"), (Failure(200, 7), "server"),
+])  # fmt: skip
 async def test_a_list_of_models_that_cannot_be_had_is_a_provider_error(api: Api, reply: Failure, kind: str) -> None:
     with pytest.raises(ProviderError) as raised:
         await listed(api, reply, max_retries=0)
     assert raised.value.kind == kind
-
-
-async def test_thoughts_of_a_script_are_thoughts(tmp_path: Path) -> None:
-    assert thoughts(await answered("scripted", Answer(thought="hm"), tmp_path)) == ["hm"]

@@ -16,27 +16,21 @@ from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, Reply
 from .kit import collect, connected, failure, make, texts
 
 
-async def test_a_used_up_script_answers_500_with_words() -> None:
+async def test_a_used_up_script_answers_500_and_a_last_answer_may_repeat() -> None:
     async with connected("chat", ["only"], max_retries=0) as (provider, _):
         await collect(provider)
         assert "the script of FakeModel is used up" in str(await failure(provider))
-
-
-async def test_a_last_answer_may_repeat() -> None:
     async with connected("chat", ["one", Answer(text="more", repeat=True)]) as (provider, _):
         assert [texts(await collect(provider)) for _ in range(4)] == [["one"], ["more"], ["more"], ["more"]]
 
 
-async def test_requests_are_recorded_with_headers_and_body() -> None:
+async def test_requests_are_recorded_and_other_paths_not_found() -> None:
     async with connected("chat", ["ok"]) as (provider, model):
         await collect(provider)
         request = await model.wait_for_request(1)
         assert (request.method, request.path) == ("POST", "/v1/chat/completions")
         assert request.headers["content-type"] == "application/json"
         assert request.body["messages"] == [{"role": "user", "content": "hi"}]
-
-
-async def test_other_paths_are_not_found() -> None:
     async with FakeModel() as model, httpx2.AsyncClient(trust_env=False) as client:
         assert (await client.get(f"{model.base_url}/nothing")).status_code == 404
 
@@ -79,12 +73,9 @@ async def test_geminis_api_is_served() -> None:
         events = await gemini(model, "streamGenerateContent", alt="sse")
         function = {"id": "call_1_0", "name": "run", "args": {"command": "ls"}}
         assert [event["candidates"][0]["content"]["parts"] for event in events] == [
-            [{"text": "Hm.", "thought": True}],
-            [{"text": "Hel"}],
-            [{"text": "lo"}],
-            [{"functionCall": function, "thoughtSignature": "c2ln"}],
-            [],
-        ]
+            [{"text": "Hm.", "thought": True}], [{"text": "Hel"}], [{"text": "lo"}],
+            [{"functionCall": function, "thoughtSignature": "c2ln"}], [],
+        ]  # fmt: skip
         assert events[-1]["candidates"][0]["finishReason"] == "STOP"
         usage = {"promptTokenCount": 10, "cachedContentTokenCount": 4, "candidatesTokenCount": 3}
         assert events[-1]["usageMetadata"] == {**usage, "thoughtsTokenCount": 2, "totalTokenCount": 15}

@@ -68,12 +68,20 @@ def test_blocks_become_calls_and_the_rest_stays_text(text, said, calls, pieces):
     assert [(name, json.loads(arguments)) for name, arguments in made] == calls
 
 
-def test_every_single_character_may_come_alone():
+def test_characters_may_come_alone_text_is_not_held_back_and_ids_are_unique():
     for text, said, calls in CASES:
         reader = FenceReader(NAMES)
         out = [one for character in text for one in reader.feed(character)] + reader.end(complete=True)
         assert "".join(one.text for one in out if isinstance(one, llm.TextDelta)) == said
         assert len([one for one in out if isinstance(one, llm.ToolUse)]) == len(calls)
+    reader = FenceReader(NAMES)
+    assert reader.feed("Hel") == [llm.TextDelta("Hel")]
+    assert reader.feed("lo") == [llm.TextDelta("lo")]
+    assert reader.feed("\n`") == [llm.TextDelta("\n")]
+    assert reader.feed("x` is") == [llm.TextDelta("`x` is")]
+    reader = FenceReader(NAMES)
+    calls = [one for one in reader.feed("```bash\nls\n```\n" * 50) if isinstance(one, llm.ToolUse)]
+    assert len({call.id for call in calls}) == 50
 
 
 @pytest.mark.parametrize(("start", "middle", "end"), [
@@ -114,24 +122,15 @@ async def test_much_text_in_one_piece_is_read_in_one_go(line):
     assert len(in_a_block[1]) == 1
 
 
-def test_plain_text_is_not_held_back():
-    reader = FenceReader(NAMES)
-    assert reader.feed("Hel") == [llm.TextDelta("Hel")]
-    assert reader.feed("lo") == [llm.TextDelta("lo")]
-    assert reader.feed("\n`") == [llm.TextDelta("\n")]
-    assert reader.feed("x` is") == [llm.TextDelta("`x` is")]
-
-
-def test_a_block_that_was_not_closed_is_a_call_only_where_the_answer_was_complete():
+def test_a_block_is_a_call_only_where_it_is_closed_or_complete_and_offered():
     assert read("```bash\nls\n", complete=True) == ("", [("bash", '{"command": "ls"}')])
     assert read("```bash\nrm -r", complete=False) == ("```bash\nrm -r", [])
     assert read("```bash\n", complete=True) == ("```bash\n", [])
-
-
-def test_blocks_of_tools_that_are_not_offered_stay_text():
     text = "```bash\nls\n```\n```scrape\n{}\n```\n"
     assert read(text, tools=("read",)) == (text, [])
     assert read('```tool\n{"name": "x"}\n```\n', tools=()) == ('```tool\n{"name": "x"}\n```\n', [])
+    _, calls = read('```tool\n{"name": "read", "arguments": {"path": }\n```\n')
+    assert calls == [("read", '{"name": "read", "arguments": {"path": }')]
 
 
 @pytest.mark.parametrize("body", ["not json", "[1]", '{"name": 5}', "{", '"text"', "null"])
@@ -141,27 +140,11 @@ def test_a_tool_block_with_nonsense_is_a_call_the_loop_can_answer(body):
     assert isinstance(arguments, str)
 
 
-def test_broken_json_keeps_the_name_it_names():
-    _, calls = read('```tool\n{"name": "read", "arguments": {"path": }\n```\n')
-    assert calls == [("read", '{"name": "read", "arguments": {"path": }')]
-
-
-def test_ids_are_unique():
-    reader = FenceReader(NAMES)
-    calls = [one for one in reader.feed("```bash\nls\n```\n" * 50) if isinstance(one, llm.ToolUse)]
-    assert len({call.id for call in calls}) == 50
-
-
-# --- what is sent ------------------------------------------------------------------------------------------------
-
-
 def test_the_history_is_told_in_blocks_that_would_be_read_as_the_same_calls():
     calls = (
-        llm.ToolUse("1", "bash", '{"command": "cat <<E\\n```\\nE"}'),
-        llm.ToolUse("2", "read", '{"path": "a"}'),
-        llm.ToolUse("3", "bash", '{"command": "x", "timeout": 5}'),
-        llm.ToolUse("4", "write", "not json"),
-    )
+        llm.ToolUse("1", "bash", '{"command": "cat <<E\\n```\\nE"}'), llm.ToolUse("2", "read", '{"path": "a"}'),
+        llm.ToolUse("3", "bash", '{"command": "x", "timeout": 5}'), llm.ToolUse("4", "write", "not json"),
+    )  # fmt: skip
     results = [llm.ToolMessage(call.id, call.name, (llm.TextPart(f"r{call.id}"),)) for call in calls]
     told = fenced_messages([llm.UserMessage((llm.TextPart("go"),)), llm.AssistantMessage("I look.", calls), *results])
     assert [type(message) for message in told] == [llm.UserMessage, llm.AssistantMessage, llm.UserMessage]
@@ -181,9 +164,6 @@ def test_the_catalogue_names_each_tool_and_only_the_blocks_that_work():
     assert "```scrape" not in catalogue(TOOLS[2:])
     assert "```bash" not in catalogue(TOOLS[2:])
     assert catalogue([]) == ""
-
-
-# --- the provider ------------------------------------------------------------------------------------------------
 
 
 async def events_of(provider):
@@ -207,17 +187,17 @@ async def test_fenced_sends_no_tools_and_reads_calls_from_the_text():
     assert "".join(event.text for event in events if isinstance(event, llm.TextDelta)) == "Look:\n"
 
 
-async def test_native_calls_are_passed_on_in_fenced_mode():
+async def test_native_calls_pass_and_an_answer_ends_with_its_first_whole_block():
     _, names, _ = await asked(Answer(tool_calls=(Call("read", {"path": "a"}), Call("read", {"path": "b"}))))
     assert names == ["read", "read"]
-
-
-async def test_the_answer_ends_with_its_first_block():
-    """What a model writes after it is the result as it imagines it; a real one wrote that as a block of `bash`."""
+    # What a model writes after it is the result as it imagines it; a real one wrote that as a block of `bash`.
     text = '```tool\n{"name": "read", "arguments": {"path": "a"}}\n```\n```bash\n14\n```\n'
     events, names, _ = await asked(text)
     assert names == ["read"]
     assert events[-1] == llm.Finished("tool_calls")
+    events, names, _ = await asked(Answer(text="```bash\nrm -rf bu", finish="length"))
+    assert names == []
+    assert events[-1].reason == "length"
 
 
 async def test_auto_is_native_and_leaves_blocks_alone_until_tools_are_refused():
@@ -244,16 +224,11 @@ async def test_a_count_alone_is_no_sign_that_tools_are_dropped_and_after_a_writt
     assert sent == [True] * 4 + [False] * AGAIN + [True, False]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "registry.ollama.ai/library/gemma:2b does not support tools",
-        "This model does not support tool calls",
-        '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
-        "No endpoints found that support tool use",
-        "Function calling is not enabled for this model",
-    ],
-)
+@pytest.mark.parametrize("words", [
+    "registry.ollama.ai/library/gemma:2b does not support tools", "This model does not support tool calls",
+    '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
+    "No endpoints found that support tool use", "Function calling is not enabled for this model",
+])  # fmt: skip
 async def test_auto_falls_back_once_the_server_refuses_tools_and_remembers(words):
     refusal = Failure(400, {"error": {"message": words}})
     block = "```bash\nls\n```\n"
@@ -277,12 +252,6 @@ async def test_auto_does_not_take_other_failures_for_a_refusal_of_tools():
         for _ in failures:
             with pytest.raises(ProviderError):
                 await events_of(provider)
-
-
-async def test_an_answer_that_was_cut_short_runs_nothing_it_had_begun():
-    events, names, _ = await asked(Answer(text="```bash\nrm -rf bu", finish="length"))
-    assert names == []
-    assert events[-1].reason == "length"
 
 
 async def test_closing_the_stream_closes_the_inner_one():

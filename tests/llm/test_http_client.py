@@ -64,16 +64,10 @@ async def fetch(url: str, *, proxied: bool = False, headers: dict[str, str] | No
         return await response.read(1000)
 
 
-@pytest.mark.parametrize(
-    ("path", "target"),
-    [
-        ("", b"/"),
-        ("/v1/models", b"/v1/models"),
-        ("/a b/é", b"/a%20b/%C3%A9"),
-        ("/v1?api-version=1 2", b"/v1?api-version=1%202"),
-        ("/a%20b", b"/a%20b"),
-    ],
-)
+@pytest.mark.parametrize(("path", "target"), [
+    ("", b"/"), ("/v1/models", b"/v1/models"), ("/a b/é", b"/a%20b/%C3%A9"),
+    ("/v1?api-version=1 2", b"/v1?api-version=1%202"), ("/a%20b", b"/a%20b"),
+])  # fmt: skip
 async def test_the_target_is_what_may_stand_in_a_request(path: str, target: bytes) -> None:
     async with server(ok(b"here")) as (port, heads):
         assert await fetch(f"http://127.0.0.1:{port}{path}") == b"here"
@@ -103,15 +97,14 @@ async def test_a_body_that_cannot_be_unpacked_is_a_failure_that_says_so(coding: 
             await fetch(f"http://127.0.0.1:{port}")
 
 
-async def test_the_proxy_of_the_environment_gets_the_request_with_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_proxy_gets_requests_and_tunnels_what_is_encrypted(
+    monkeypatch: pytest.MonkeyPatch,
+):
     async with server(ok(b"by proxy")) as (port, heads):
         monkeypatch.setenv("http_proxy", f"http://ann:pass@127.0.0.1:{port}")
         assert await fetch("http://models.invalid/v1", proxied=True) == b"by proxy"
     assert heads[0].startswith(b"GET http://models.invalid/v1 HTTP/1.1\r\n")
     assert b"Proxy-Authorization: Basic YW5uOnBhc3M=" in heads[0]
-
-
-async def test_an_encrypted_connection_is_tunnelled_through_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     async with server(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n") as (port, heads):
         monkeypatch.setenv("ALL_PROXY", f"127.0.0.1:{port}")
         with pytest.raises(FAILURES, match="407"):
@@ -131,15 +124,11 @@ async def test_no_proxy_is_obeyed(monkeypatch: pytest.MonkeyPatch, excepted: str
 @pytest.mark.parametrize(
     ("proxy", "words"), [("ftp://proxy.example", "no known kind"), ("socks5://proxy.example", "pip install socksio")]
 )
-def test_a_proxy_that_cannot_be_used_is_an_error_of_the_configuration(
-    monkeypatch: pytest.MonkeyPatch, proxy: str, words: str
-) -> None:
+def test_an_unusable_proxy_is_an_error_of_the_configuration(monkeypatch: pytest.MonkeyPatch, proxy: str, words: str):
     monkeypatch.setenv("https_proxy", proxy)
     with pytest.raises(ConfigError, match=words):
         ChatProvider(ProviderOptions(name="there", base_url="https://models.example/v1"))
 
-
-# --- what users are told -----------------------------------------------------------------------------------------
 
 SECRET = "hunter2"
 
@@ -155,17 +144,11 @@ async def told(base_url: str, **options: Any) -> str:
         return str(error)
 
 
-@pytest.mark.parametrize(
-    "base_url",
-    [
-        f"http://ann:{SECRET}@127.0.0.1:1/v1",
-        f"http://127.0.0.1:1/v1?key={SECRET}",
-        f"http://ann:x#{SECRET}@127.0.0.1:1/v1",
-        f"http://ann:x/{SECRET}@127.0.0.1:1/v1",
-        f"ann:{SECRET}@127.0.0.1:many/v1",
-        f"ftp://ann:{SECRET}@127.0.0.1/v1",
-    ],
-)
+@pytest.mark.parametrize("base_url", [
+    f"http://ann:{SECRET}@127.0.0.1:1/v1", f"http://127.0.0.1:1/v1?key={SECRET}",
+    f"http://ann:x#{SECRET}@127.0.0.1:1/v1", f"http://ann:x/{SECRET}@127.0.0.1:1/v1", f"ann:{SECRET}@127.0.0.1:many/v1",
+    f"ftp://ann:{SECRET}@127.0.0.1/v1",
+])  # fmt: skip
 async def test_an_error_never_quotes_the_credentials_of_a_base_url(base_url: str) -> None:
     words = await told(base_url)
     assert "127.0.0.1" in words and SECRET not in words
@@ -185,21 +168,15 @@ async def test_an_error_never_quotes_a_header(value: str) -> None:
     assert "header contains characters" in words and SECRET not in words
 
 
-async def test_a_redirect_is_named_without_its_query() -> None:
+async def test_a_redirect_a_plain_server_none_at_all_and_a_bad_certificate_are_told_apart() -> None:
     away = (
         b"HTTP/1.1 302 Found\r\nLocation: https://ann:hunter2@b.example/v1?token=hunter2\r\nContent-Length: 0\r\n\r\n"
     )
     async with server(away) as (port, _):
         words = await told(f"http://127.0.0.1:{port}/v1")
     assert "redirects to https://b.example/v1 (HTTP 302)" in words
-
-
-async def test_a_server_that_does_not_encrypt_is_told_apart_from_one_that_is_not_there() -> None:
     async with server(ok(b"")) as (port, _):
         assert "begin the base URL with `http://`" in await told(f"https://127.0.0.1:{port}/v1")
     assert "no server listens" in await told("https://127.0.0.1:1/v1")
-
-
-def test_a_certificate_that_is_not_trusted_is_said_to_be() -> None:
     cause = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate (_ssl.c:1006)"
     assert "is not trusted" in (words := str(tls_error("p", "https://a", cause))) and "set SSL_CERT_FILE" in words

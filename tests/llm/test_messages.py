@@ -100,13 +100,8 @@ async def test_a_whole_request() -> None:
     tool = {"name": "read", "description": "Reads a file.", "input_schema": TOOL.parameters}
     source = {"type": "base64", "media_type": "application/pdf", "data": "JVBE"}
     assert request.body == {
-        "model": "claude-opus-5",
-        "max_tokens": 9000,
-        "stream": True,
-        "thinking": ADAPTIVE,
-        "output_config": {"effort": "low"},
-        "tools": [tool, tool | mark],
-        "system": [text_block("Be brief.") | mark],
+        "model": "claude-opus-5", "max_tokens": 9000, "stream": True, "thinking": ADAPTIVE,
+        "output_config": {"effort": "low"}, "tools": [tool, tool | mark], "system": [text_block("Be brief.") | mark],
         "messages": [
             turn(
                 "user",
@@ -127,45 +122,34 @@ async def test_a_whole_request() -> None:
                 text_block("[image/bmp was left out: this API does not accept it.]") | mark,
             ),
         ],
-    }
+    }  # fmt: skip
 
 
 def budget(tokens: int) -> dict[str, Any]:
     return {"thinking": {"type": "enabled", "budget_tokens": tokens}}
 
 
-@table(
-    ("model", "level", "fields"),
-    [
-        ("claude-opus-5", None, {}),
-        ("claude-opus-5", "off", {"thinking": {"type": "disabled"}}),
-        ("claude-sonnet-4-6", "high", {"thinking": ADAPTIVE, "output_config": {"effort": "high"}}),
-        ("claude-sonnet-4-5-20250929", "low", budget(4096)),
-        ("claude-opus-4-20250514", "high", budget(24576)),
-        ("claude-3-7-sonnet-20250219", "medium", budget(12288)),
-        ("glm-4.6", "low", budget(4096)),
-    ],
-)
+@table(("model", "level", "fields"), [
+    ("claude-opus-5", None, {}), ("claude-opus-5", "off", {"thinking": {"type": "disabled"}}),
+    ("claude-sonnet-4-6", "high", {"thinking": ADAPTIVE, "output_config": {"effort": "high"}}),
+    ("claude-sonnet-4-5-20250929", "low", budget(4096)), ("claude-opus-4-20250514", "high", budget(24576)),
+    ("claude-3-7-sonnet-20250219", "medium", budget(12288)), ("glm-4.6", "low", budget(4096)),
+])  # fmt: skip
 def test_thinking_is_asked_for_as_the_model_takes_it(model: str, level: Any, fields: dict[str, Any]) -> None:
     body = encode([USER], llm.ModelSettings(model, thought_level=level))
     assert {key: body[key] for key in ("thinking", "output_config") if key in body} == fields
 
 
-@table(
-    ("message", "asked", "kept"),
-    [
-        (called(thought("claude-opus-5")), THINKER, True),
-        (called(thought("claude-opus-5")), llm.ModelSettings("claude-opus-5"), True),
-        (called(thought("claude-opus-4-8")), THINKER, False),
-        (called(thought("claude-opus-5")), llm.ModelSettings("claude-opus-5", thought_level="off"), False),
-        (called(thought("claude-sonnet-4-5")), BUDGETED, True),
-        (called(thought("claude-sonnet-4-5")), llm.ModelSettings("claude-sonnet-4-5"), False),
-        (called({"type": "reasoning", "encrypted_content": "x"}), THINKER, False),
-    ],
-)
-def test_thoughts_go_back_to_the_model_that_had_them_while_it_thinks(
-    message: llm.AssistantMessage, asked: llm.ModelSettings, kept: bool
-) -> None:
+@table(("message", "asked", "kept"), [
+    (called(thought("claude-opus-5")), THINKER, True),
+    (called(thought("claude-opus-5")), llm.ModelSettings("claude-opus-5"), True),
+    (called(thought("claude-opus-4-8")), THINKER, False),
+    (called(thought("claude-opus-5")), llm.ModelSettings("claude-opus-5", thought_level="off"), False),
+    (called(thought("claude-sonnet-4-5")), BUDGETED, True),
+    (called(thought("claude-sonnet-4-5")), llm.ModelSettings("claude-sonnet-4-5"), False),
+    (called({"type": "reasoning", "encrypted_content": "x"}), THINKER, False),
+])  # fmt: skip
+def test_thoughts_go_back_if_the_model_thinks(message: llm.AssistantMessage, asked: llm.ModelSettings, kept: bool):
     body = encode([USER, message, RESULT], asked)
     assert ("thinking" in blocks(body, 1)) is kept
     assert refusal(body, HEADERS) is None
@@ -181,15 +165,12 @@ def test_thoughts_stand_where_they_came() -> None:
     assert blocks(body, 1) == ["thinking", "text", "tool_use", "thinking", "text", "tool_use"]
 
 
-def test_no_budget_is_set_in_a_turn_that_began_without_a_thought() -> None:
+def test_no_budget_is_set_in_a_turn_without_a_thought_and_a_history_begins_with_the_user() -> None:
     body = encode([USER, called(), RESULT], BUDGETED)
     assert "thinking" not in body
     assert refusal(body, HEADERS) is None
     later = encode([USER, called(), RESULT, llm.AssistantMessage("Done."), USER], BUDGETED)
     assert later["thinking"]["type"] == "enabled"
-
-
-def test_a_history_that_begins_with_the_model_begins_with_words_of_the_user() -> None:
     body = encode([llm.AssistantMessage("Hello."), USER])
     assert body["messages"][0]["content"][0]["text"] == CONTINUED
 
@@ -201,11 +182,9 @@ PARTS = st.one_of(
     st.sampled_from([llm.ImagePart("image/png", "AA"), llm.AudioPart("audio/wav", "AA"), llm.DocumentPart("AA")]),
 )
 THOUGHTS = st.builds(
-    thought,
-    st.sampled_from(["claude-opus-5", "claude-sonnet-4-5", "gpt-5"]),
-    st.sampled_from(["sig_1", "sig_2"]),
+    thought, st.sampled_from(["claude-opus-5", "claude-sonnet-4-5", "gpt-5"]), st.sampled_from(["sig_1", "sig_2"]),
     st.tuples(st.integers(0, 9), st.integers(0, 3)),
-)
+)  # fmt: skip
 USES = st.lists(
     st.builds(
         llm.ToolUse, IDS, st.sampled_from(["read", "no such tool!", ""]), st.sampled_from(["", "{}", "[1]", '{"a'])
@@ -230,9 +209,7 @@ MESSAGES = st.lists(
     most=st.sampled_from([None, 100, 2000]),
 )
 @settings(max_examples=examples(200))
-def test_no_history_makes_a_request_that_the_server_refuses(
-    messages: list[llm.Message], model: str, level: Any, most: int | None
-) -> None:
+def test_no_history_makes_a_refused_request(messages: list[llm.Message], model: str, level: Any, most: int | None):
     asked = llm.ModelSettings(model, "Be brief.", level, max_output_tokens=most)
     history = History([*messages, USER])
     encoder = MessagesEncoder()
@@ -246,17 +223,14 @@ def test_no_history_makes_a_request_that_the_server_refuses(
 # --- what is learnt from refusals --------------------------------------------------------------------------------
 
 
-@table(
-    ("model", "level", "words", "fields"),
-    [
-        ("claude-new", "low", "adaptive thinking is not supported on this model", {"thinking": "enabled"}),
-        ("glm-9", "low", '"thinking.type.enabled" is not supported for this model', {"thinking": "adaptive"}),
-        ("claude-opus-5-5", "off", '"thinking.type.disabled" is not supported for this model.', {"effort": "low"}),
-        ("claude-opus-5", "low", "output_config: Extra inputs are not permitted", {"thinking": "adaptive"}),
-        ("m", None, "max_tokens: 32000 > 8192, which is the maximum allowed number of output tokens", {"most": 8192}),
-        ("m", None, "tools.0.custom.cache_control: Extra inputs are not permitted", {"marks": 0}),
-    ],
-)
+@table(("model", "level", "words", "fields"), [
+    ("claude-new", "low", "adaptive thinking is not supported on this model", {"thinking": "enabled"}),
+    ("glm-9", "low", '"thinking.type.enabled" is not supported for this model', {"thinking": "adaptive"}),
+    ("claude-opus-5-5", "off", '"thinking.type.disabled" is not supported for this model.', {"effort": "low"}),
+    ("claude-opus-5", "low", "output_config: Extra inputs are not permitted", {"thinking": "adaptive"}),
+    ("m", None, "max_tokens: 32000 > 8192, which is the maximum allowed number of output tokens", {"most": 8192}),
+    ("m", None, "tools.0.custom.cache_control: Extra inputs are not permitted", {"marks": 0}),
+])  # fmt: skip
 def test_what_a_model_does_not_take_is_not_sent_again(model: str, level: Any, words: str, fields: Any) -> None:
     encoder, asked = MessagesEncoder(), llm.ModelSettings(model, "Be brief.", level)
     before = encode([USER], asked, encoder)
@@ -264,11 +238,9 @@ def test_what_a_model_does_not_take_is_not_sent_again(model: str, level: Any, wo
     after = encode([USER], asked, encoder)
     assert after != before
     seen = {
-        "thinking": after.get("thinking", {}).get("type"),
-        "effort": after.get("output_config", {}).get("effort"),
-        "most": after["max_tokens"],
-        "marks": json.dumps(after).count("cache_control"),
-    }
+        "thinking": after.get("thinking", {}).get("type"), "effort": after.get("output_config", {}).get("effort"),
+        "most": after["max_tokens"], "marks": json.dumps(after).count("cache_control"),
+    }  # fmt: skip
     assert seen | fields == seen
     assert not encoder.learn(model, encoder.manner(model), [USER], words), "once is enough"
 
@@ -281,15 +253,12 @@ def test_a_configured_limit_holds_until_the_server_names_a_lower_one() -> None:
     assert encode([USER], asked, encoder)["max_tokens"] == 8192
 
 
-async def test_an_older_model_is_asked_for_a_budget_once_it_refused_to_adapt() -> None:
+async def test_what_the_server_refused_once_is_not_sent_from_then_on() -> None:
     settings_ = llm.ModelSettings("claude-next", thought_level="low")
     async with connected("messages", ["one", "two"]) as (provider, model):
         assert texts(await collect(provider, settings=settings_)) == ["one"]
         assert texts(await collect(provider, settings=settings_)) == ["two"]
         assert [request.body["thinking"]["type"] for request in model.requests] == ["adaptive", "enabled", "enabled"]
-
-
-async def test_thoughts_that_the_server_does_not_take_back_are_left_out_from_then_on() -> None:
     history: list[llm.Message] = [USER, called(thought("claude-opus-5", "broken")), RESULT]
     async with connected("messages", ["one", "two"]) as (provider, model):
         assert texts(await collect(provider, history, settings=THINKER)) == ["one"]
@@ -382,21 +351,18 @@ def used(**usage: Any) -> dict[str, Any]:
     return {**ending(), "usage": usage}
 
 
-@table(
-    ("events", "report"),
-    [
-        ([began(input_tokens=3, output_tokens=1), used(output_tokens=9)], llm.UsageReport(3, 9)),
-        (
-            [
-                began(input_tokens=3, cache_read_input_tokens=100, cache_creation_input_tokens=20, output_tokens=1),
-                used(output_tokens=9, output_tokens_details={"thinking_tokens": 4}),
-            ],
-            llm.UsageReport(123, 9, cached_tokens=100, reasoning_tokens=4, cache_write_tokens=20),
-        ),
-        ([used(input_tokens=5, output_tokens=2.0)], llm.UsageReport(5, 2)),
-        ([event("message", content=[], usage={"input_tokens": 5, "output_tokens": 2})], llm.UsageReport(5, 2)),
-    ],
-)
+@table(("events", "report"), [
+    ([began(input_tokens=3, output_tokens=1), used(output_tokens=9)], llm.UsageReport(3, 9)),
+    (
+        [
+            began(input_tokens=3, cache_read_input_tokens=100, cache_creation_input_tokens=20, output_tokens=1),
+            used(output_tokens=9, output_tokens_details={"thinking_tokens": 4}),
+        ],
+        llm.UsageReport(123, 9, cached_tokens=100, reasoning_tokens=4, cache_write_tokens=20),
+    ),
+    ([used(input_tokens=5, output_tokens=2.0)], llm.UsageReport(5, 2)),
+    ([event("message", content=[], usage={"input_tokens": 5, "output_tokens": 2})], llm.UsageReport(5, 2)),
+])  # fmt: skip
 def test_usage_counts_all_input_whatever_the_cache_did(events: list[Any], report: llm.UsageReport) -> None:
     assert fold(*events)[-2] == report
 
@@ -434,14 +400,11 @@ async def test_errors(reply: Any, kind: str, said: str) -> None:
     await check_failure("messages", reply, kind, said)
 
 
-async def test_an_overload_before_the_first_words_is_tried_again() -> None:
+async def test_an_overload_before_the_first_words_and_a_break_after_the_last_are_forgiven() -> None:
     overload = RawAnswer(wire(failing("overloaded_error", "Overloaded")))
     async with connected("messages", [overload, "at last"]) as (provider, model):
         assert texts(await collect(provider)) == ["at last"]
         assert len(model.requests) == 2
-
-
-async def test_a_break_after_the_stop_reason_is_forgiven() -> None:
     chunks = (*wire(text("a"), ending()), b"never")
     async with connected("messages", [RawAnswer(chunks, drop_after=2)]) as (provider, _):
         assert await collect(provider) == [llm.TextDelta("a"), llm.Finished("stop")]
@@ -459,20 +422,15 @@ async def test_a_turn_with_thoughts_goes_back_as_it_came() -> None:
         result = llm.ToolMessage(calls(events)[0].id, "read", (llm.TextPart("content"),))
         assert texts(await collect(provider, [USER, stored, result], settings=THINKER)) == ["done"]
         assert model.requests[1].body["messages"][1]["content"] == [
-            {"type": "thinking", "thinking": "hm", "signature": "sig_1"},
-            {"type": "redacted_thinking", "data": "zzz"},
-            text_block("Looking."),
-            {"type": "tool_use", "id": "call_1_0", "name": "read", "input": {"path": "a"}},
-        ]
+            {"type": "thinking", "thinking": "hm", "signature": "sig_1"}, {"type": "redacted_thinking", "data": "zzz"},
+            text_block("Looking."), {"type": "tool_use", "id": "call_1_0", "name": "read", "input": {"path": "a"}},
+        ]  # fmt: skip
 
 
-async def test_models_come_with_what_they_take() -> None:
+async def test_models_come_with_what_they_take_and_are_known_by_their_names() -> None:
     able = {"image_input": {"supported": True}, "pdf_input": {"supported": False}}
     entries = [{"id": "a", "max_input_tokens": 1_000_000, "capabilities": able}]
     assert await listed("messages", entries) == [llm.ModelInfo("a", 1_000_000, ("image",))]
-
-
-def test_models_are_known_by_their_names() -> None:
     assert manner_of("anthropic/claude-opus-4.8").adaptive
     assert not manner_of("claude-haiku-4-5-20251001").adaptive
 
@@ -484,18 +442,12 @@ def said(*content: dict[str, Any]) -> dict[str, Any]:
     return {"messages": [turn("user", *content)]}
 
 
-@table(
-    ("change", "because"),
-    [
-        ({"max_tokens": None}, "max_tokens"),
-        ({"messages": []}, "at least one message"),
-        ({"messages": [turn("assistant", text_block("a"))]}, "alternate"),
-        (said(text_block("")), "non-whitespace"),
-        (said(), "non-empty"),
-        ({"system": [text_block("a") | {"cache_control": {}}] * 5}, "maximum of 4"),
-        (said({"type": "tool_result", "tool_use_id": "x", "content": []}), "unexpected"),
-    ],
-)
+@table(("change", "because"), [
+    ({"max_tokens": None}, "max_tokens"), ({"messages": []}, "at least one message"),
+    ({"messages": [turn("assistant", text_block("a"))]}, "alternate"), (said(text_block("")), "non-whitespace"),
+    (said(), "non-empty"), ({"system": [text_block("a") | {"cache_control": {}}] * 5}, "maximum of 4"),
+    (said({"type": "tool_result", "tool_use_id": "x", "content": []}), "unexpected"),
+])  # fmt: skip
 def test_the_fake_refuses_what_the_real_server_refuses(change: dict[str, Any], because: str) -> None:
     good = {"model": "claude-opus-5", "max_tokens": 1, **said(text_block("a"))}
     assert refusal(good, HEADERS) is None

@@ -23,11 +23,9 @@ async def test_the_whole_request() -> None:
         llm.AssistantMessage(
             "Looking.", (llm.ToolUse("c1", "read", '{"path": "a"}'), llm.ToolUse("c2", "read", "{oops")), "hm"
         ),
-        llm.ToolMessage("c1", "read", (llm.TextPart("content"),)),
-        llm.ToolMessage("c2", "read", ()),
-        llm.AssistantMessage("Done.", thought="so"),
-        USER,
-    )
+        llm.ToolMessage("c1", "read", (llm.TextPart("content"),)), llm.ToolMessage("c2", "read", ()),
+        llm.AssistantMessage("Done.", thought="so"), USER,
+    )  # fmt: skip
     asked = llm.ModelSettings("qwen3:8b", system="Be brief.", thought_level="low", max_output_tokens=9)
     async with connected("ollama", ["ok"], loading=llm.Loading(keep_alive=60)) as (provider, model):
         await collect(provider, history, (TOOL,), asked)
@@ -39,9 +37,7 @@ async def test_the_whole_request() -> None:
             {"role": "system", "content": "Be brief."},
             {"role": "user", "content": "look\n[A PDF was left out: Ollama does not take it.]", "images": ["iVBORw0="]},
             {
-                "role": "assistant",
-                "content": "Looking.",
-                "thinking": "hm",
+                "role": "assistant", "content": "Looking.", "thinking": "hm",
                 "tool_calls": [
                     {"id": "c1", "function": {"name": "read", "arguments": {"path": "a"}}},
                     {"id": "c2", "function": {"name": "read", "arguments": {"_invalid": "{oops"}}},
@@ -49,16 +45,11 @@ async def test_the_whole_request() -> None:
             },
             {"role": "tool", "tool_name": "read", "tool_call_id": "c1", "content": "content"},
             {"role": "tool", "tool_name": "read", "tool_call_id": "c2", "content": "(no output)"},
-            {"role": "assistant", "content": "Done.", "tool_calls": []},
-            {"role": "user", "content": "hi"},
+            {"role": "assistant", "content": "Done.", "tool_calls": []}, {"role": "user", "content": "hi"},
         ],
-        "tools": [TOOL_SENT],
-        "think": True,
-        "options": {"num_ctx": 32768, "num_predict": 9},
-        "keep_alive": 60,
-        "truncate": False,
-        "stream": True,
-    }
+        "tools": [TOOL_SENT], "think": True, "options": {"num_ctx": 32768, "num_predict": 9}, "keep_alive": 60,
+        "truncate": False, "stream": True,
+    }  # fmt: skip
 
 
 def shown(**changes: Any) -> dict[str, Any]:
@@ -88,15 +79,11 @@ async def test_the_context_that_is_asked_for(show: Any, configured: int, window:
         assert known[0].context_window == window
 
 
-@pytest.mark.parametrize(
-    ("able", "infos"),
-    [
-        (["completion", "tools", "vision"], [llm.ModelInfo("m", OWN_WINDOW, ("image",), True)]),
-        (["completion"], [llm.ModelInfo("m", OWN_WINDOW, (), False)]),
-        (["embedding"], []),
-        (None, [llm.ModelInfo("m", OWN_WINDOW)]),
-    ],
-)
+@pytest.mark.parametrize(("able", "infos"), [
+    (["completion", "tools", "vision"], [llm.ModelInfo("m", OWN_WINDOW, ("image",), True)]),
+    (["completion"], [llm.ModelInfo("m", OWN_WINDOW, (), False)]), (["embedding"], []),
+    (None, [llm.ModelInfo("m", OWN_WINDOW)]),
+])  # fmt: skip
 async def test_what_a_model_can_do_is_asked(able: list[str] | None, infos: list[llm.ModelInfo]) -> None:
     async with FakeModel(models=["m"]) as model:
         model.shown = shown(capabilities=able)
@@ -105,43 +92,32 @@ async def test_what_a_model_can_do_is_asked(able: list[str] | None, infos: list[
         await provider.aclose()
 
 
-@pytest.mark.parametrize(
-    ("name", "level", "think"),
-    [
-        ("qwen3:8b", "off", False),
-        ("qwen3:8b", "high", True),
-        ("gpt-oss:20b", "high", "high"),
-        ("gpt-oss:20b", "off", "low"),
-        ("qwen3:8b", None, None),
-    ],
-)
+@pytest.mark.parametrize(("name", "level", "think"), [
+    ("qwen3:8b", "off", False), ("qwen3:8b", "high", True), ("gpt-oss:20b", "high", "high"),
+    ("gpt-oss:20b", "off", "low"), ("qwen3:8b", None, None),
+])  # fmt: skip
 async def test_thinking(name: str, level: Any, think: Any) -> None:
     async with connected("ollama", ["ok"]) as (provider, model):
         await collect(provider, settings=llm.ModelSettings(name, thought_level=level))
         assert model.requests[0].body.get("think") == think
 
 
-async def test_a_model_that_cannot_think_is_not_asked_to_again() -> None:
+async def test_what_a_model_cannot_is_not_asked_again_and_what_does_not_fit_refused() -> None:
     refused = Failure(400, {"error": '"gemma:2b" does not support thinking'})
     async with connected("ollama", [refused, "ok", "ok"]) as (provider, model):
         tolerant = TolerantProvider(provider)
         for _ in range(2):
             await collect(tolerant, settings=llm.ModelSettings("gemma:2b", thought_level="low"))
         assert ["think" in request.body for request in model.requests] == [True, False, False]
-
-
-# --- prompts that are too long -----------------------------------------------------------------------------------
-
-LONG = llm.UserMessage((llm.TextPart("one two three " * 20_000),))
-
-
-async def test_a_newer_server_refuses_what_does_not_fit() -> None:
     async with connected("ollama", ["ok"]) as (provider, model):
         model.cuts = True
         with pytest.raises(ProviderError) as caught:
             await collect(provider, (LONG,))
         assert caught.value.kind == "context_too_long"
         assert await collect(provider) == [llm.TextDelta("ok"), llm.UsageReport(9, 5), llm.Finished("stop")]
+
+
+LONG = llm.UserMessage((llm.TextPart("one two three " * 20_000),))
 
 
 @pytest.mark.parametrize("api", ["ollama", "chat"])
@@ -161,9 +137,6 @@ async def test_a_prompt_that_was_read_in_whole_is_not(tokens: int) -> None:
     async with connected("chat", [Answer(text="ok", usage=Usage(tokens, 5))]) as (provider, _):
         events = await collect(TolerantProvider(provider), (LONG,))
     assert not [event for event in events if isinstance(event, llm.Notice)]
-
-
-# --- odd answers -------------------------------------------------------------------------------------------------
 
 
 def lines(*said: Any) -> RawAnswer:
@@ -186,33 +159,24 @@ async def read(*said: Any) -> list[Any]:
         return await collect(provider, tools=(TOOL,))
 
 
-async def test_thoughts_in_the_text_are_told_apart() -> None:
+async def test_thoughts_calls_and_odd_values_are_read_as_far_as_possible() -> None:
     events = await read(said(content="<think>so"), said(content="</think>Hello"), END)
     assert events == [llm.ThoughtDelta("so"), llm.TextDelta("Hello"), llm.Finished("stop")]
-
-
-async def test_calls_without_ids_of_one_id_and_with_arguments_as_text() -> None:
     events = await read(call({"path": "a"}), call('{"path": "b"}', id="x"), call(None, id="x"), END)
     uses = [event for event in events if isinstance(event, llm.ToolUse)]
     assert [use.arguments for use in uses] == ['{"path":"a"}', '{"path": "b"}', "{}"]
     assert len({use.id for use in uses}) == 3
     assert uses[1].id == "x"
     assert events[-1] == llm.Finished("tool_calls")
-
-
-async def test_values_of_other_types_are_read_as_far_as_possible() -> None:
     assert await read(said(content="a"), {**END, "eval_count": "3"}) == [
-        llm.TextDelta("a"),
-        llm.UsageReport(0, 3),
-        llm.Finished("stop"),
-    ]
+        llm.TextDelta("a"), llm.UsageReport(0, 3), llm.Finished("stop"),
+    ]  # fmt: skip
     assert await read(said(content="a", thinking=7), {**END, "done_reason": {"a": 1}, "message": []}) == [
-        llm.ThoughtDelta("7"),
-        llm.TextDelta("a"),
-        llm.Finished("stop"),
-    ]
+        llm.ThoughtDelta("7"), llm.TextDelta("a"), llm.Finished("stop"),
+    ]  # fmt: skip
     async with connected("ollama", [lines({"done": {"a": 1}})], max_retries=0) as (provider, _):
         assert (await failure(provider)).kind == "network"
+    assert await read({**END, "eval_count": 3}) == [llm.UsageReport(0, 3), llm.Finished("stop")]
 
 
 async def test_what_is_asked_of_a_model_first_is_asked_again_like_the_request_itself() -> None:
@@ -223,21 +187,14 @@ async def test_what_is_asked_of_a_model_first_is_asked_again_like_the_request_it
         assert (model.shows, model.requests) == (4, [])
 
 
-async def test_counts_of_a_prompt_that_was_cached_whole() -> None:
-    assert await read({**END, "eval_count": 3}) == [llm.UsageReport(0, 3), llm.Finished("stop")]
-
-
-@pytest.mark.parametrize(
-    ("reply", "kind", "words"),
-    [
-        (lines(said(content="a"), {"error": "an error was encountered while running the model"}), "server", "running"),
-        (lines(said(content="a")), "network", "ended early"),
-        (RawAnswer((b"<html>Welcome</html>",)), "not_found", "web page"),
-        (RawAnswer((b"not json\n",)), "server", "not json"),
-        (Failure(404, {"error": 'model "m" not found, try pulling it first'}), "not_found", "try pulling it first"),
-        (Failure(400, {"error": "registry.ollama.ai/library/m does not support tools"}), "bad_request", "tools"),
-    ],
-)
+@pytest.mark.parametrize(("reply", "kind", "words"), [
+    (lines(said(content="a"), {"error": "an error was encountered while running the model"}), "server", "running"),
+    (lines(said(content="a")), "network", "ended early"),
+    (RawAnswer((b"<html>Welcome</html>",)), "not_found", "web page"),
+    (RawAnswer((b"not json\n",)), "server", "not json"),
+    (Failure(404, {"error": 'model "m" not found, try pulling it first'}), "not_found", "try pulling it first"),
+    (Failure(400, {"error": "registry.ollama.ai/library/m does not support tools"}), "bad_request", "tools"),
+])  # fmt: skip
 async def test_failures(reply: Any, kind: str, words: str) -> None:
     await check_failure("ollama", reply, kind, words)
 

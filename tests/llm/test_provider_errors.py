@@ -99,19 +99,12 @@ def test_kinds(kind: str, status: int, body: Any) -> None:
     assert str(status) in str(error)
 
 
-@pytest.mark.parametrize(
-    ("body", "kind"),
-    [
-        (said("Upstream error", code=502), "server"),
-        (said("Slow down", code=429), "rate_limit"),
-        (said("Slow down", code="rate_limit_exceeded"), "rate_limit"),
-        (said("oops"), "server"),
-        ({"error": "oops"}, "server"),
-        (said("bad tools", type="invalid_request_error"), "bad_request"),
-        (said("Too long", code="context_length_exceeded"), "context_too_long"),
-        ("not json at all", "server"),
-    ],
-)
+@pytest.mark.parametrize(("body", "kind"), [
+    (said("Upstream error", code=502), "server"), (said("Slow down", code=429), "rate_limit"),
+    (said("Slow down", code="rate_limit_exceeded"), "rate_limit"), (said("oops"), "server"),
+    ({"error": "oops"}, "server"), (said("bad tools", type="invalid_request_error"), "bad_request"),
+    (said("Too long", code="context_length_exceeded"), "context_too_long"), ("not json at all", "server"),
+])  # fmt: skip
 def test_kinds_of_errors_inside_a_stream(body: Any, kind: str) -> None:
     assert error_from_object("acme", body).kind == kind
 
@@ -129,26 +122,14 @@ def test_vendors_words_are_found_in_any_shape(body: object, vendor: VendorError)
     assert read_vendor_error(body) == vendor
 
 
-def test_the_sentence_names_the_provider_quotes_the_vendor_and_says_what_to_do() -> None:
+def test_a_sentence_names_provider_vendor_model_address_and_what_to_do() -> None:
     error = error_from_status("acme", 429, openai("Slow down."), {"retry-after": "20"})
     assert str(error) == 'acme is receiving too many requests (HTTP 429): "Slow down." It asks to wait 20 seconds.'
     assert error.retry_after == 20.0
-
-
-def test_an_unknown_model_is_named() -> None:
     error = error_from_status("acme", 404, openai("model 'x' not found"), {}, model="x")
     assert "does not know the model 'x'" in str(error)
-
-
-def test_a_wrong_address_is_told_from_an_unknown_model() -> None:
     assert "base URL" in str(error_from_status("acme", 404, "<html></html>", {}))
-
-
-def test_a_long_quote_is_cut() -> None:
     assert len(str(error_from_status("acme", 500, "x" * 10_000, {}))) < 1000
-
-
-def test_transport_errors_name_provider_and_address() -> None:
     assert str(network_error("acme", "http://a/v1", "refused")).startswith(
         "acme: the connection to http://a/v1 failed (refused)."
     )

@@ -85,7 +85,6 @@ def user(text: str) -> llm.UserMessage:
 
 ANSWER: Said = [llm.TextDelta("Hel"), llm.TextDelta("lo"), llm.UsageReport(3, 2), llm.Finished("stop")]
 
-# --- never -------------------------------------------------------------------------------------------------------
 
 Events = list[llm.ModelEvent]
 
@@ -247,17 +246,12 @@ async def test_without_the_redactor_it_is_in_all_of_these_places(tmp_path: Path)
     assert kept == [f"wire: {each}" for each in hidden]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"{",
-        b"[1]",
-        b'{"method": "session/new", "id": [1], "params": {"cwd": "\\u0000", "mcpServers": [{"env": 5}, 7]}}',
-        b'{"id": 3, "result": {"outcome": {"optionId": [1]}}}',
-        b'{"method": "session/prompt", "params": ' + b'{"a":' * 600 + b"1" + b"}" * 600 + b"}",
-        b'{"method": "session/update", "params": {"update": {"_meta": "x", "content": 1}}}',
-    ],
-)
+@pytest.mark.parametrize("line", [
+    b"{", b"[1]", b'{"method": "session/new", "id": [1], "params": {"cwd": "\\u0000", "mcpServers": [{"env": 5}, 7]}}',
+    b'{"id": 3, "result": {"outcome": {"optionId": [1]}}}',
+    b'{"method": "session/prompt", "params": ' + b'{"a":' * 600 + b"1" + b"}" * 600 + b"}",
+    b'{"method": "session/update", "params": {"update": {"_meta": "x", "content": 1}}}',
+])  # fmt: skip
 async def test_whatever_a_client_sends_recording_goes_on(tmp_path: Path, line: bytes) -> None:
     tape = tape_in(tmp_path)
     listener = Listener(tape, tape)
@@ -275,9 +269,6 @@ async def test_a_password_under_its_name_is_taken_out_of_arguments_and_pairs(tmp
     assert "hunter2x9" not in str(cleaner.clean({"arguments": '{"password": "hunter2x9"}'}))
 
 
-# --- what is in it -----------------------------------------------------------------------------------------------
-
-
 async def test_a_stream_keeps_its_pieces_and_what_was_said_before_is_not_repeated(tmp_path: Path) -> None:
     first, answer = user("long " * 500), llm.AssistantMessage("Hello")
     more: list[llm.Message] = [first, answer, user("more")]
@@ -287,30 +278,23 @@ async def test_a_stream_keeps_its_pieces_and_what_was_said_before_is_not_repeate
     assert text.count("Reads a file.") == 0
     lines = [json.loads(line) for line in text.splitlines()]
     assert lines[3]["messages"] == {
-        "after": 1,
-        "kept": 1,
+        "after": 1, "kept": 1,
         "messages": [
-            {"role": "assistant", "text": "Hello"},
-            {"role": "user", "content": [{"type": "text", "text": "more"}]},
+            {"role": "assistant", "text": "Hello"}, {"role": "user", "content": [{"type": "text", "text": "more"}]},
         ],
-    }
+    }  # fmt: skip
     assert [event.get("text") for event in lines[2]["events"]][:2] == ["Hel", "lo"]
     assert await collect(player(path), more) == ANSWER
     assert oct(path.stat().st_mode & 0o777) == "0o600"
 
 
-async def test_folders_are_tokens_also_when_a_stream_cuts_them_and_come_back_as_those_of_the_replay(
-    tmp_path: Path,
-) -> None:
+async def test_folders_are_tokens_also_when_a_stream_cuts_them_and_come_back_as_those_of_the_replay(tmp_path: Path):
     tape = tape_in(tmp_path)
     tape.cleaner.folder("/work/mine")
     args = '{"path": "/work/mine/a.py", "other": "/work/mine2"}'
     answer: list[llm.ModelEvent] = [
-        llm.TextDelta("in /wo"),
-        llm.TextDelta("rk/mi"),
-        llm.TextDelta("ne."),
-        llm.ToolUse("1", "read", args),
-    ]
+        llm.TextDelta("in /wo"), llm.TextDelta("rk/mi"), llm.TextDelta("ne."), llm.ToolUse("1", "read", args),
+    ]  # fmt: skip
     await collect(Recorder(Fixed([*answer, llm.Finished("tool_calls")]), tape), [user("look into /work/mine")])
     tape.close()
     text = tape.path.read_text()
@@ -356,16 +340,12 @@ async def test_each_answer_is_given_once_in_order_and_a_miss_shows_the_differenc
     assert "\n-content: text: b\n+content: text: B\n" in str(differs.value)
 
 
-@pytest.mark.parametrize(
-    ("one", "two"),
-    [
-        ("at 2026-01-02T03:04:05Z", "at 2025-11-12 13:14:15.123"),
-        ("took 0.3 s", "took 12 s"),
-        ("9f0c6d1e-0000-4000-8000-123456789abc", "00000000-1111-4222-8333-444444444444"),
-        ("/tmp/acp-coder-ab_12xyz/scripts", "/tmp/acp-coder-00000000/scripts"),
-        ("Nov 22 21:54 a.txt", "Jan  2  2024 a.txt"),
-    ],
-)
+@pytest.mark.parametrize(("one", "two"), [
+    ("at 2026-01-02T03:04:05Z", "at 2025-11-12 13:14:15.123"), ("took 0.3 s", "took 12 s"),
+    ("9f0c6d1e-0000-4000-8000-123456789abc", "00000000-1111-4222-8333-444444444444"),
+    ("/tmp/acp-coder-ab_12xyz/scripts", "/tmp/acp-coder-00000000/scripts"),
+    ("Nov 22 21:54 a.txt", "Jan  2  2024 a.txt"),
+])  # fmt: skip
 def test_what_differs_between_two_runs_is_alike(one: str, two: str) -> None:
     assert alike(one) == alike(two)
     assert alike(one + "x y") != alike(two + "x z")
@@ -381,9 +361,6 @@ async def test_ids_in_an_answer_are_those_of_this_run(tmp_path: Path) -> None:
     call = (await collect(player(path), [user(f"the rest is {now}")]))[0]
     assert isinstance(call, llm.ToolUse)
     assert json.loads(call.arguments) == {"id": now}
-
-
-# --- files -------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -418,9 +395,7 @@ async def test_a_file_that_cannot_be_written_is_one_notice_and_no_failed_turn(tm
         assert path.read_text() == "print('mine')\n"
 
 
-async def test_a_line_for_which_there_is_no_room_leaves_no_half(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_line_for_which_there_is_no_room_leaves_no_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     tape = tape_in(tmp_path)
     tape.write({"prompt": "first"})
     write, calls = os.write, iter([True])
@@ -436,18 +411,14 @@ async def test_a_line_for_which_there_is_no_room_leaves_no_half(
     assert [json.loads(line) for line in tape.path.read_text().splitlines()][1:] == [{"prompt": "first"}]
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda text: "", "is empty"),
-        (lambda text: '{"a": 1}\n', "is not a recording"),
-        (lambda text: "#!/bin/sh\n", "is not a recording"),
-        (lambda text: text.replace('"recording":1', '"recording":2'), "made by a newer version"),
-        (lambda text: text.replace('{"answer":1', '{"answer":7'), ":3: the recording is damaged"),
-        (lambda text: text.replace('"text":"Hel"', '"txt":"Hel"'), ":3: the recording is damaged"),
-        (lambda text: text.replace('"messages":[', '"messages":{'), ":2: the recording is damaged"),
-    ],
-)
+@pytest.mark.parametrize(("change", "words"), [
+    (lambda text: "", "is empty"), (lambda text: '{"a": 1}\n', "is not a recording"),
+    (lambda text: "#!/bin/sh\n", "is not a recording"),
+    (lambda text: text.replace('"recording":1', '"recording":2'), "made by a newer version"),
+    (lambda text: text.replace('{"answer":1', '{"answer":7'), ":3: the recording is damaged"),
+    (lambda text: text.replace('"text":"Hel"', '"txt":"Hel"'), ":3: the recording is damaged"),
+    (lambda text: text.replace('"messages":[', '"messages":{'), ":2: the recording is damaged"),
+])  # fmt: skip
 async def test_a_damaged_or_foreign_file_is_said_to_be_that(tmp_path: Path, change: Any, words: str) -> None:
     path = await recorded(tmp_path, ([USER], ANSWER))
     path.write_text(change(path.read_text()))

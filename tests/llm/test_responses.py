@@ -24,18 +24,15 @@ async def test_a_whole_request() -> None:
     messages = (
         llm.UserMessage((llm.TextPart("hi"), llm.AudioPart("audio/wav", "AAAA"))),
         llm.AssistantMessage(
-            "Looking.",
-            (llm.ToolUse("x", "read", ""),),
-            thought="hm",
+            "Looking.", (llm.ToolUse("x", "read", ""),), thought="hm",
             opaque=({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "zzz"}, {"type": "other"}),
         ),
         llm.ToolMessage("x", "read", (llm.TextPart("content"),)),
-    )
+    )  # fmt: skip
     async with connected("responses", ["ok"]) as (provider, model):
         await collect(provider, messages, (TOOL,), REASONER)
         assert model.requests[0].body == {
-            "model": "gpt-5",
-            "instructions": "Be brief.",
+            "model": "gpt-5", "instructions": "Be brief.",
             "input": [
                 turn(
                     "user",
@@ -47,14 +44,10 @@ async def test_a_whole_request() -> None:
                 {"type": "function_call", "call_id": "x", "name": "read", "arguments": "{}"},
                 {"type": "function_call_output", "call_id": "x", "output": "content"},
             ],
-            "tools": [{"type": "function", **TOOL_SENT["function"], "strict": False}],
-            "stream": True,
-            "store": False,
-            "include": ["reasoning.encrypted_content"],
-            "reasoning": {"summary": "auto", "effort": "low"},
-            "max_output_tokens": 16,
-            "prompt_cache_key": "k",
-        }
+            "tools": [{"type": "function", **TOOL_SENT["function"], "strict": False}], "stream": True, "store": False,
+            "include": ["reasoning.encrypted_content"], "reasoning": {"summary": "auto", "effort": "low"},
+            "max_output_tokens": 16, "prompt_cache_key": "k",
+        }  # fmt: skip
 
 
 async def test_encrypted_reasoning_goes_back_unchanged() -> None:
@@ -66,11 +59,9 @@ async def test_encrypted_reasoning_goes_back_unchanged() -> None:
         history = (USER, llm.AssistantMessage(tool_calls=tuple(calls(events)), opaque=finished.opaque))
         await collect(provider, history, settings=REASONER)
         assert model.requests[1].body["input"][1] == {
-            "id": "rs_1",
-            "type": "reasoning",
-            "summary": [{"type": "summary_text", "text": "hm"}],
+            "id": "rs_1", "type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}],
             "encrypted_content": "zzz",
-        }
+        }  # fmt: skip
 
 
 async def test_reasoning_that_was_not_encrypted_is_not_sent_back() -> None:
@@ -78,16 +69,10 @@ async def test_reasoning_that_was_not_encrypted_is_not_sent_back() -> None:
         assert (await collect(provider))[-1] == llm.Finished("stop", ())
 
 
-@pytest.mark.parametrize(
-    ("model", "level", "included"),
-    [
-        ("gpt-4o", None, False),
-        ("gpt-4o", "off", False),
-        ("gpt-4o", "low", True),
-        ("o3", None, True),
-        ("gpt-5", "off", True),
-    ],
-)
+@pytest.mark.parametrize(("model", "level", "included"), [
+    ("gpt-4o", None, False), ("gpt-4o", "off", False), ("gpt-4o", "low", True), ("o3", None, True),
+    ("gpt-5", "off", True),
+])  # fmt: skip
 async def test_encrypted_reasoning_is_asked_for_when_there_is_reasoning(model: str, level: Any, included: bool) -> None:
     async with connected("responses", ["ok"]) as (provider, server):
         await collect(provider, settings=llm.ModelSettings(model=model, thought_level=level))
@@ -138,19 +123,16 @@ def text(piece: str) -> bytes:
 MESSAGE = {"type": "message", "content": [text_block("Hello", "output_text")]}
 
 
-@pytest.mark.parametrize(
-    ("chunks", "said", "called"),
-    [
-        ((completed(MESSAGE, call(call_id="a")),), ["Hello"], 1),
-        ((text("Hello"), completed(MESSAGE, call(call_id="a"))), ["Hello"], 1),
-        ((item("a"), completed(call(call_id="a"))), [], 1),
-        ((event("response.output_item.done", item=None), completed(None, 7, [])), [], 0),
-        ((completed({"type": "message", "content": 7}, {"type": []}),), [], 0),
-        ((item("a_2"), item("a"), item("a"), completed()), [], 3),
-        ((completed(call(call_id="a")), item("b")), [], 1),
-    ],
-    ids=["nothing but the end", "text alone", "twice", "null items", "odd items", "one id", "after the end"],
-)
+@pytest.mark.parametrize(("chunks", "said", "called"), [
+    ((completed(MESSAGE, call(call_id="a")),), ["Hello"], 1),
+    ((text("Hello"), completed(MESSAGE, call(call_id="a"))), ["Hello"], 1),
+    ((item("a"), completed(call(call_id="a"))), [], 1),
+    ((event("response.output_item.done", item=None), completed(None, 7, [])), [], 0),
+    ((completed({"type": "message", "content": 7}, {"type": []}),), [], 0),
+    ((item("a_2"), item("a"), item("a"), completed()), [], 3), ((completed(call(call_id="a")), item("b")), [], 1),
+], ids=[
+    "nothing but the end", "text alone", "twice", "null items", "odd items", "one id", "after the end",
+])  # fmt: skip
 async def test_items_that_come_late_twice_or_never(chunks: tuple[bytes, ...], said: list[str], called: int) -> None:
     async with connected("responses", [RawAnswer(chunks)]) as (provider, _):
         events = await collect(provider)
@@ -164,18 +146,16 @@ def paragraph(index: int, words: str) -> tuple[bytes, bytes]:
     return event(f"{kind}_part.added", **place), event(f"{kind}_text.delta", **place, delta=words)
 
 
-@pytest.mark.parametrize(
-    ("chunks", "events"),
-    [
-        (
-            (*paragraph(0, "one"), *paragraph(1, "two")),
-            [llm.ThoughtDelta("one"), llm.ThoughtDelta("\n\n"), llm.ThoughtDelta("two")],
-        ),
-        ((text("a\ud83d"), text("\ude00b\ud83d")), [llm.TextDelta("a"), llm.TextDelta("😀b"), llm.TextDelta("�")]),
-        ((event("response.hologram.delta", delta="?"), text("a")), [llm.TextDelta("a")]),
-    ],
-    ids=["paragraphs of a summary are kept apart", "halves of surrogate pairs are joined", "unknown events"],
-)
+@pytest.mark.parametrize(("chunks", "events"), [
+    (
+        (*paragraph(0, "one"), *paragraph(1, "two")),
+        [llm.ThoughtDelta("one"), llm.ThoughtDelta("\n\n"), llm.ThoughtDelta("two")],
+    ),
+    ((text("a\ud83d"), text("\ude00b\ud83d")), [llm.TextDelta("a"), llm.TextDelta("😀b"), llm.TextDelta("�")]),
+    ((event("response.hologram.delta", delta="?"), text("a")), [llm.TextDelta("a")]),
+], ids=[
+    "paragraphs of a summary are kept apart", "halves of surrogate pairs are joined", "unknown events",
+])  # fmt: skip
 async def test_streams(chunks: tuple[bytes, ...], events: list[llm.ModelEvent]) -> None:
     async with connected("responses", [RawAnswer((*chunks, completed()))]) as (provider, _):
         assert await collect(provider) == [*events, llm.Finished("stop")]
@@ -185,21 +165,14 @@ def failed(code: str, message: str) -> bytes:
     return event("response.failed", response={"status": "failed", "error": {"code": code, "message": message}})
 
 
-@pytest.mark.parametrize(
-    ("chunk", "kind", "words"),
-    [
-        (failed("server_error", "oops"), "server", "oops"),
-        (failed("rate_limit_exceeded", "slow down"), "rate_limit", "slow down"),
-        (event("error", code="server_error", message="oops", param=None), "server", "oops"),
-        (
-            event("error", error={"code": "context_length_exceeded", "message": "Too long"}),
-            "context_too_long",
-            "Too long",
-        ),
-        (b"data: what is this\n\n", "server", "what is this"),
-        (event("response.output_text.done", text=""), "network", "ended early"),
-        (b"<html>hello</html>", "not_found", "web page"),
-    ],
-)
+@pytest.mark.parametrize(("chunk", "kind", "words"), [
+    (failed("server_error", "oops"), "server", "oops"),
+    (failed("rate_limit_exceeded", "slow down"), "rate_limit", "slow down"),
+    (event("error", code="server_error", message="oops", param=None), "server", "oops"),
+    (event("error", error={"code": "context_length_exceeded", "message": "Too long"}), "context_too_long", "Too long"),
+    (b"data: what is this\n\n", "server", "what is this"),
+    (event("response.output_text.done", text=""), "network", "ended early"),
+    (b"<html>hello</html>", "not_found", "web page"),
+])  # fmt: skip
 async def test_errors_inside_an_answer(chunk: bytes, kind: str, words: str) -> None:
     assert await check_failure("responses", RawAnswer((chunk,)), kind, words) == []

@@ -37,12 +37,9 @@ def test_next_delay(kind: Any, wait: float | None, attempt: int, jitter: float, 
     assert next_delay(ProviderError(kind, "no", retry_after=wait), attempt, POLICY, jitter) == delay
 
 
-def test_the_wait_is_bounded() -> None:
+def test_the_wait_is_bounded_and_the_policy_that_of_the_options() -> None:
     policy = RetryPolicy(max_retries=2000, base_delay=1.0, max_delay=30.0)
     assert next_delay(ProviderError("server", "no"), 1500, policy, 0.0) == 15.0
-
-
-def test_the_policy_is_that_of_the_options() -> None:
     options = ProviderOptions(name="x", max_retries=1, retry_base_delay=2.0, max_retry_delay=3.0)
     assert RetryPolicy.of(options) == RetryPolicy(1, 2.0, 3.0)
 
@@ -72,19 +69,13 @@ class Attempts:
         return [event async for event in stream]
 
 
-async def test_waits_grow_until_an_attempt_succeeds() -> None:
+async def test_waits_grow_until_an_attempt_succeeds_the_last_fails_or_an_event_has_come() -> None:
     attempts = Attempts("server", "network", "rate_limit")
     assert await attempts.run() == [Finished("stop")]
     assert attempts.slept == [0.5, 1.0, 2.0]
-
-
-async def test_the_last_failure_is_raised() -> None:
     attempts = Attempts(*["server"] * 4)
     with pytest.raises(ProviderError, match="failure 4"):
         await attempts.run()
-
-
-async def test_no_second_attempt_after_the_first_event() -> None:
     attempts = Attempts("server", first="Hel")
     with pytest.raises(ProviderError, match="failure 1"):
         await attempts.run()

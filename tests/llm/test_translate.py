@@ -36,12 +36,9 @@ from .test_clouds import as_sdk
 
 APIS: tuple[Api, ...] = ("bedrock", "chat", "messages", "ollama", "responses")
 MODELS = {
-    "bedrock": "anthropic.claude-sonnet-4-5",
-    "chat": "qwen3",
-    "messages": "claude-opus-5",
-    "ollama": "qwen3",
+    "bedrock": "anthropic.claude-sonnet-4-5", "chat": "qwen3", "messages": "claude-opus-5", "ollama": "qwen3",
     "responses": "gpt-5",
-}
+}  # fmt: skip
 EACH_AFTER_EACH = (*chain.from_iterable(combinations(APIS, 2)), APIS[0])
 SEALING = ("bedrock", "messages", "responses")
 """Those with thoughts that only they can read."""
@@ -78,10 +75,8 @@ async def test_one_history_goes_through_all_wire_apis() -> None:
 
 
 IMAGE, PAPER, SOUND = (
-    ImagePart("image/png", "iVBORw0="),
-    DocumentPart("JVBERi0=", "a.pdf"),
-    AudioPart("audio/wav", "AA=="),
-)
+    ImagePart("image/png", "iVBORw0="), DocumentPart("JVBERi0=", "a.pdf"), AudioPart("audio/wav", "AA=="),
+)  # fmt: skip
 ODD_HISTORY = (
     UserMessage((TextPart("look \ud800"), IMAGE, PAPER, SOUND)),
     AssistantMessage(
@@ -101,9 +96,7 @@ ODD_HISTORY = (
 
 
 @pytest.mark.parametrize(("api", "name"), [*MODELS.items(), ("bedrock", "amazon.nova-pro-v1:0")])
-async def test_whatever_a_history_has_in_it_the_server_gets_calls_with_results_and_no_empty_texts(
-    api: Api, name: str
-) -> None:
+async def test_whatever_a_history_has_in_it_the_server_gets_calls_with_results_and_no_empty_texts(api: Api, name: str):
     async with connected(api, ["ok"], max_retries=0) as (provider, model):
         await collect(provider, ODD_HISTORY, (TOOL,), ModelSettings(name, thought_level="low"))
         sent = model.requests[0].body
@@ -159,13 +152,10 @@ def test_a_name_is_never_one_that_the_server_refuses(given_: str) -> None:
     assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", tool_name(given_))
 
 
-def test_calls_and_results_have_the_same_id_for_mistral() -> None:
+def test_ids_are_the_same_in_calls_and_results_and_items_the_servers_own() -> None:
     history = (USER, AssistantMessage(tool_calls=(ToolUse(ODD, "read", "{}"),)), ToolMessage(ODD, "read", ()))
     sent = json.loads(RequestEncoder(Dialect(ids=MISTRAL_ID)).encode(history, (), SETTINGS))["messages"]
     assert sent[1]["tool_calls"][0]["id"] == sent[2]["tool_call_id"] != ODD
-
-
-def test_items_of_older_sessions_are_taken_for_the_servers_own() -> None:
     old, other = {"type": "reasoning", "id": "a"}, {"type": "reasoning", "id": "b"}
     message = AssistantMessage(opaque=(old, *signed([other], "elsewhere"), {"type": "other"}))
     assert returned(message, "here", "reasoning") == [old]

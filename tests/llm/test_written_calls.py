@@ -19,17 +19,15 @@ from .kit import USER, connected
 STRING = {"type": "string"}
 TOOLS = [
     ToolDefinition(
-        "bash",
-        "Runs a command.",
+        "bash", "Runs a command.",
         {"type": "object", "properties": {"command": STRING, "timeout": {"type": "number"}}, "required": ["command"]},
     ),
     ToolDefinition("read", "Reads.", {"type": "object", "properties": {"path": STRING}, "required": ["path"]}),
     ToolDefinition(
-        "write",
-        "Writes.",
+        "write", "Writes.",
         {"type": "object", "properties": {"path": STRING, "content": STRING}, "required": ["path", "content"]},
     ),
-]
+]  # fmt: skip
 LS = ("bash", {"command": "ls"})
 
 CALLS = {
@@ -181,10 +179,13 @@ def test_odd_schemas_and_values_break_nothing(text, called):
     "".join(one.arguments if isinstance(one, ToolUse) else one.text for one in out).encode()
 
 
-def test_ordinary_text_is_not_held_back():
+def test_ordinary_text_is_not_held_back_and_no_end_costs_no_square():
     reader = WrittenCalls(TOOLS)
     for piece in ("Hello", " there", "\n", "This is", " plain text\n", "```python\nimport os\n", "x = {1}\n"):
         assert [one.text for one in reader.feed(piece)] == [piece]
+    text = f"<function=bash>{'<parameter=a>' * 200_000}</function>\n"
+    reader = WrittenCalls(TOOLS)
+    assert "".join(one.text for one in [*reader.feed(text), *reader.end()]) == text
 
 
 def test_a_long_call_costs_no_square_of_its_length():
@@ -197,12 +198,6 @@ def test_a_long_call_costs_no_square_of_its_length():
     out += reader.end()
     assert out == [] or isinstance(out[-1], ToolUse)
     assert len(json.loads(out[-1].arguments)["content"]) == 50_000
-
-
-def test_parameters_without_an_end_cost_no_square_of_their_number():
-    text = f"<function=bash>{'<parameter=a>' * 200_000}</function>\n"
-    reader = WrittenCalls(TOOLS)
-    assert "".join(one.text for one in [*reader.feed(text), *reader.end()]) == text
 
 
 SETTINGS = ModelSettings(model="m", system="You are.")

@@ -58,10 +58,7 @@ def found(text: str) -> list[dict[str, Any]]:
         for severity, word in ((1, "ERROR"), (2, "WARNING")):
             if word in line:
                 start = line.index(word)
-                place = {
-                    "start": {"line": number, "character": start},
-                    "end": {"line": number, "character": len(line)},
-                }
+                place = {"start": {"line": number, "character": start}, "end": {"line": number, "character": len(line)}}
                 message = line[start + len(word) :].strip()
                 items.append({"range": place, "severity": severity, "source": "raw", "message": message})
     if "strange" in FAULTS:

@@ -39,10 +39,9 @@ def test_hovers_come_as_markup_and_as_marked_text(contents, text):
     assert (found.contents.value, found.contents.kind) == (text, "markdown")
 
 
-@pytest.mark.parametrize(
-    "data",
-    [None, {}, {"contents": ""}, {"contents": []}, {"contents": {"value": " \n"}}, {"contents": "![](data:,)"}, []],
-)
+@pytest.mark.parametrize("data", [
+    None, {}, {"contents": ""}, {"contents": []}, {"contents": {"value": " \n"}}, {"contents": "![](data:,)"}, [],
+])  # fmt: skip
 def test_a_hover_without_words_is_none(data):
     assert answers.hover(data) is None
 

@@ -24,8 +24,10 @@ def test_a_files_name_says_which_servers_are_for_it(name: str, languages: dict[s
     assert {name: language for name, language in found.items() if language} == languages
 
 
-def test_every_row_is_whole():
+def test_every_row_is_whole_and_named_in_the_documents():
     assert all(row.name == name and row.command and row.languages for name, row in known().items())
+    text = (Path(__file__).parents[2] / "docs" / "language-servers.md").read_text(encoding="utf-8")
+    assert [name for name, row in known().items() if f"`{row.command[0]}`" not in text] == []
 
 
 def test_keys_that_are_configured_replace_those_of_the_known_row_and_others_stay():
@@ -84,11 +86,6 @@ def test_the_projects_own_program_comes_before_that_on_the_path(tmp_path: Path):
     assert which("sub/node_modules/.bin/tool", near, session, environ) == str(places[-1])
     (near / "node_modules" / ".bin" / "tool").chmod(0o644)
     assert which("tool", near, session, environ) == str(places[-2])
-
-
-def test_the_documents_name_every_server_that_is_known():
-    text = (Path(__file__).parents[2] / "docs" / "language-servers.md").read_text(encoding="utf-8")
-    assert [name for name, row in known().items() if f"`{row.command[0]}`" not in text] == []
 
 
 def test_only_servers_for_files_that_are_there_count(tmp_path: Path) -> None:

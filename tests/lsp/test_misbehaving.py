@@ -10,6 +10,7 @@ import pytest
 
 from acp_agent.lsp.base import Document, LspError
 from acp_agent.lsp.server_documents import MOST_OPEN
+from tests.e2e.kit import alive
 from tests.lsp.kit import START, Kit, messages, raw, running
 
 
@@ -32,22 +33,18 @@ async def test_only_new_errors_are_told_however_the_server_gives_diagnostics(tmp
         assert (again.errors, again.waiting) == ((), ())
 
 
-async def test_all_errors_of_a_new_file_are_new_and_the_server_hears_of_the_file(tmp_path: Path):
-    async with running(tmp_path, raw()) as kit:
-        found = await kit.servers.new_errors(None, kit.write("a.raw", "ERROR one\n"))
-        assert messages(found.errors) == [("a.raw", "one")]
-        (event,) = await kit.hears("workspace/didChangeWatchedFiles")
-        assert event["params"]["changes"] == [{"uri": (tmp_path / "a.raw").as_uri(), "type": 1}]
-        await kit.hears("textDocument/didSave")
-
-
-async def test_an_edit_that_is_not_on_disk_is_not_told_as_saved(tmp_path: Path):
+async def test_the_server_hears_of_a_file_that_was_saved_and_not_of_an_edit_that_is_not_on_disk(tmp_path: Path):
     async with running(tmp_path, raw()) as kit:
         before = kit.write("a.raw", "fine\n")
         found = await kit.servers.new_errors(before, Document(before.path, "ERROR unsaved\n"))
         assert messages(found.errors) == [("a.raw", "unsaved")]
         assert not kit.heard("textDocument/didSave")
         assert not kit.heard("workspace/didChangeWatchedFiles")
+        found = await kit.servers.new_errors(None, kit.write("new.raw", "ERROR one\n"))
+        assert messages(found.errors) == [("new.raw", "one")], "all errors of a new file are new"
+        (event,) = await kit.hears("workspace/didChangeWatchedFiles")
+        assert event["params"]["changes"] == [{"uri": (tmp_path / "new.raw").as_uri(), "type": 1}]
+        await kit.hears("textDocument/didSave")
 
 
 async def test_errors_that_an_edit_brings_to_other_open_files_are_told_after_its_own(tmp_path: Path):
@@ -211,13 +208,10 @@ async def test_a_request_that_is_cancelled_is_cancelled_at_the_server_and_a_late
         assert len(await kit.servers.definition(document, START)) == 1
 
 
-async def test_a_request_that_is_not_answered_in_time_is_an_error_in_words(tmp_path: Path):
+async def test_a_request_without_an_answer_or_that_kills_the_server_ends_in_words(tmp_path: Path):
     async with running(tmp_path, raw("late", request_timeout=0.2)) as kit:
         with pytest.raises(LspError, match=r"raw did not answer textDocument/hover within 0.2 s"):
             await kit.servers.hover(kit.write("a.raw", "fine\n"), START)
-
-
-async def test_a_question_that_kills_the_server_ends_with_words(tmp_path: Path):
     async with running(tmp_path, raw("crash-on-hover", max_restarts=1)) as kit:
         with pytest.raises(LspError, match="is not running after 2 starts: its process exited with code 9"):
             await kit.servers.hover(kit.write("a.raw", "fine\n"), START)
@@ -260,10 +254,9 @@ async def test_a_rename_gives_edits_or_says_why_not(tmp_path: Path):
             (document.path.as_uri(), ["good"])
         ]
         for name, words in [
-            ("nothing", "nothing to rename at line 1, character 1"),
-            ("move", "would also rename a file"),
+            ("nothing", "nothing to rename at line 1, character 1"), ("move", "would also rename a file"),
             ("broken", "malformed edit; nothing was changed"),
-        ]:
+        ]:  # fmt: skip
             with pytest.raises(LspError, match=words):
                 await kit.servers.rename(document, START, name)
         with pytest.raises(LspError, match=r"no language server here provides symbols \(raw\)"):
@@ -343,9 +336,7 @@ async def test_a_server_that_does_not_read_is_ended_without_a_hang(tmp_path: Pat
 
 
 @pytest.mark.parametrize("faults", [("pull",), ("versionless",)])
-async def test_calls_that_are_cancelled_at_any_moment_leave_the_server_as_it_should_be(
-    tmp_path: Path, faults: tuple[str, ...]
-):
+async def test_calls_that_are_cancelled_at_any_moment_leave_the_server_well(tmp_path: Path, faults: tuple[str, ...]):
     async with running(tmp_path, raw(*faults)) as kit:
         document = kit.write("a.raw", "ERROR 0\n")
         await kit.servers.diagnostics([document])
@@ -379,15 +370,6 @@ async def test_a_sentence_of_the_launcher_that_refuses_is_what_is_told(tmp_path:
             await kit.servers.diagnostics([kit.write("a.raw", "")])
 
 
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    status = Path(f"/proc/{pid}/stat")
-    return not (status.exists() and status.read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] == "Z")
-
-
 async def test_a_server_that_never_answers_is_soon_waited_for_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("acp_agent.lsp.own_servers.PATIENCE", 0.05)
     async with running(tmp_path, raw("silent", start_timeout=60, edit_wait=60)) as kit:
@@ -399,9 +381,7 @@ async def test_a_server_that_never_answers_is_soon_waited_for_less(tmp_path: Pat
             assert server.in_vain == number
 
 
-async def test_a_server_that_hangs_is_waited_for_once_and_then_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_server_that_hangs_is_waited_for_once_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("acp_agent.lsp.language_server.ALIVE", 0.05)
     async with running(tmp_path, raw("hangs", start_timeout=60, edit_wait=0.3)) as kit:
         kit.servers.watch(Document(tmp_path / "a.raw", "one\n"))

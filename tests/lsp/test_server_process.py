@@ -48,14 +48,11 @@ async def test_a_server_gets_its_folder_its_environment_and_its_descriptors(tmp_
     assert (words, called) == ("its process exited with code 0", ["started"])
 
 
-async def test_the_last_words_of_a_server_are_told_without_control_characters(tmp_path: Path):
+async def test_the_last_words_and_the_signal_of_a_server_are_told(tmp_path: Path):
     code = "import sys; [sys.stderr.write(f'line {n}\\x1b[1m!\\n') for n in range(100_000)]; sys.exit(4)"
     _, words = await run(Launch([sys.executable, "-S", "-c", code], tmp_path, {}))
     told = " / ".join(f"line {n} !" for n in range(99_995, 100_000))
     assert words == f"its process exited with code 4; its last output: {told}"
-
-
-async def test_a_server_that_was_killed_is_told_so(tmp_path: Path):
     _, words = await run(Launch(["/bin/sh", "-c", "kill -SEGV $$"], tmp_path, {}))
     assert words == "its process was killed by SIGSEGV"
 

@@ -103,14 +103,5 @@ async def noted(file: Path, words: str) -> list[str]:
         await anyio.sleep(0.01)
 
 
-def alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
-
-
 def environment(**changed: str) -> Mapping[str, str]:
     return {"PATH": os.environ["PATH"], **changed}

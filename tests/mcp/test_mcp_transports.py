@@ -37,14 +37,12 @@ async def test_a_server_of_the_package_is_used(spec: ServerSpec) -> None:
         broken = await k.call("good", "broken", {})
         assert broken.is_error
         assert await k.servers.prompt("good", "explain", {"topic": "it"}) == [("user", "Explain it")]
-
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(k.text, "wait", "good")
             await anyio.wait_all_tasks_blocked()
             tasks.cancel_scope.cancel()
         while "wait" not in await k.text("was_cancelled", "good"):
             await anyio.sleep(0.01)
-
         if "grown" not in tools:
             assert await k.text("grow", "good") == "done"
             await k.until(lambda: "grown" in k.names)
@@ -58,8 +56,6 @@ async def test_a_server_that_wants_a_key_says_so(kind: str, request: pytest.Fixt
         assert "it answered HTTP 401: it wants a login (`acp-coder mcp login closed`" in k.troubles[0][1]
         assert k.changes == 0
 
-
-# --- HTTP that misbehaves ---------------------------------------------------------------------------------------------
 
 STATUSES = [
     (400, "invalid_input"), (401, "auth_failure"), (403, "auth_failure"), (404, "not_found"), (422, "invalid_input"),

@@ -136,7 +136,6 @@ async def test_one_odd_tool_or_block_costs_only_itself(transport):
         log = k.servers.log("raw")
         assert "one of its tools is not valid and left out: 7" in log
         assert "not all that it says of `odd` is valid" in log
-
         result = await k.call("raw", "returns", {"result": {"content": [block for block, _ in BLOCKS]}})
         assert result.text == "\n".join(text for _, text in BLOCKS)
         for given, text in RESULTS:

@@ -75,7 +75,6 @@ async def test_the_tools_of_a_real_server_go_the_whole_way(server, tmp_path):
     )  # fmt: skip
     assert entry.description == "Does echo.\n(Tool `echo` of the MCP server raw.)"
     assert (await run(echo, tmp_path, x=1)).text == '{"x": 1}'
-
     mixed = await run(tools["mcp_raw_mixed"][1], tmp_path)
     assert [type(part) for part in mixed.parts] == [ImagePart]
     assert mixed.content is not None
@@ -83,7 +82,6 @@ async def test_the_tools_of_a_real_server_go_the_whole_way(server, tmp_path):
         "TextContent", "ImageContent", "ResourceLink",
     ]  # fmt: skip
     assert mixed.content[2].content.uri == "file:///b.txt"
-
     assert (await run(tools["mcp_raw_fails"][1], tmp_path)).failed
     assert (await run(tools["mcp_raw_structured"][1], tmp_path)).raw_output == {"answer": 42}
     with pytest.raises(ToolError, match="The tool `error` of the MCP server raw failed: as you wished") as error:
@@ -123,9 +121,6 @@ async def test_every_call_is_asked_about_whatever_the_server_claims(tmp_path):
         assert access == ToolAccess("mcp s t", "calls of `t` of the server s", changes=True)
         assert isinstance(decide([access], b.ctx.roots, mode="code", may_change=True), Ask)
         assert isinstance(decide([access], b.ctx.roots, mode="ask", may_change=False), Deny)
-
-
-async def test_no_two_tools_share_what_an_always_covers(tmp_path):
     pairs = [("a b", "c"), ("a", "b c"), ("a", "b/c"), ("a/b", "c"), ("a%20b", "c")]
     async with bench(tmp_path) as b:
         tools = [made(tool(name, server)) for server, name in pairs]
@@ -147,14 +142,11 @@ def test_a_schema_is_passed_on_as_an_object(schema, parameters):
     jsonschema_rs.validator_for(entry.parameters)
 
 
-def test_a_schema_that_is_too_large_is_named_instead():
+def test_large_schemas_are_named_instead_and_tools_of_one_name_have_two():
     large = {"type": "object", "properties": {"first": {"description": "x" * LARGEST_SCHEMA}, "second": {}}}
     ((entry, _),) = server_tools([tool(schema=large)], start, LIMITS)
     assert entry.parameters == {"type": "object", "properties": {}, "additionalProperties": True}
     assert "Its parameters: first, second." in entry.description
-
-
-def test_the_same_tool_of_two_servers_has_two_names():
     pairs = server_tools([tool(server="a.b"), tool(server="a_b")], start, LIMITS)
     assert len({entry.name for entry, _ in pairs}) == 2
     assert all(entry.name == t.name for entry, t in pairs)

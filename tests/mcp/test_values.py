@@ -39,14 +39,11 @@ def test_a_name_is_one_that_models_accept(server, tool, name):
     assert unique_names([(server, tool)]) == {(server, tool): name}
 
 
-def test_a_name_that_is_too_long_ends_in_a_digest():
+def test_names_are_unique_whatever_their_length_and_order():
     pairs = [("s", "t" * 59), ("s", "t" * 300), ("s" * 300, "t")]
     names = unique_names(pairs)
     assert len(set(names.values())) == 3
     assert all(len(name) == 64 and re.search(r"_[0-9a-f]{8}$", name) for name in names.values())
-
-
-def test_names_that_would_be_the_same_are_made_unique_whatever_the_order():
     pairs = [("a", "b_c"), ("a_b", "c"), ("a.b", "c"), ("other", "c")]
     results = [unique_names(order) for order in permutations(pairs)]
     assert all(result == results[0] for result in results)
@@ -145,12 +142,9 @@ def test_what_cannot_be_shown_is_named(block, shown):
     assert not images
 
 
-def test_an_image_within_a_resource_is_an_image():
+def test_a_result_is_bounded_as_a_whole_and_has_a_text():
     blob = {"type": "resource", "resource": {"uri": "u", "mimeType": "image/png", "blob": IMAGE["data"]}}
     assert read_content([blob], 1000)[1] == read_content([IMAGE], 1000)[1] != ()
-
-
-def test_a_result_is_bounded_as_a_whole():
     text = {"type": "text", "text": "ü" * 600}
     result = read_result({"content": [IMAGE, text, text, IMAGE], "structuredContent": {"x": "y" * 2000}}, 1000)
     assert len(result.parts) == 1
@@ -158,9 +152,6 @@ def test_a_result_is_bounded_as_a_whole():
     assert result.text.count("more bytes of the result are not shown") == 2
     assert "[an image of 300 bytes is too large and not shown]" in result.text
     assert result.structured is None
-
-
-def test_structured_content_is_the_text_where_there_is_no_other():
     assert read_result({"content": [], "structuredContent": {"ä": 1}}, 1000).text == '{"ä": 1}'
     both = read_result({"content": [{"type": "text", "text": "x"}], "structuredContent": [1]}, 1000)
     assert (both.text, both.structured) == ("x", [1])

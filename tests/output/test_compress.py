@@ -94,29 +94,22 @@ def test_what_is_kept_has_a_limit_which_errors_get_first() -> None:
     assert "beyond the length that is kept" in text
 
 
-def test_without_a_goal_in_mind_only_the_strategy_counts() -> None:
+def test_without_goals_or_errors_to_keep_the_strategy_counts_and_what_is_short_stays() -> None:
     lines = [*FILLER, "the parser is here", *FILLER]
     config = CompressionConfig(goal_aware=False)
     text = compressed("bash", sections_of("\n".join(lines)), GOAL, None, config)
     assert text is not None
     assert "parser" not in text
-
-
-def test_errors_count_only_where_they_are_to_be_kept() -> None:
     lines = [*FILLER, "error: it broke", *FILLER]
     text = shorten("bash", lines, CompressionConfig(preserve_errors=False))
     assert text is not None
     assert "it broke" not in text
-
-
-def test_what_would_hardly_be_shorter_stays() -> None:
     assert shorten("bash", ["the parser"] * 300) is None
 
 
-@pytest.mark.parametrize(
-    ("tool", "strategy"),
-    [("bash", "aggressive"), ("read", "moderate"), ("web_scrape", "moderate"), ("find_path", "aggressive")],
-)
+@pytest.mark.parametrize(("tool", "strategy"), [
+    ("bash", "aggressive"), ("read", "moderate"), ("web_scrape", "moderate"), ("find_path", "aggressive"),
+])  # fmt: skip
 def test_the_strategies_are_those_of_the_source_document(tool: str, strategy: str) -> None:
     assert strategy_of(tool, CompressionConfig()) == strategy
 

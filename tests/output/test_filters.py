@@ -40,17 +40,11 @@ def test_a_command_line_is_matched_by_its_rules(script):
     assert [rule.name for rule in FILTERS.matching(last_command(script).text)] == MATCHES[script]
 
 
-def test_there_are_nineteen_built_in_rules_without_a_warning():
+def test_there_are_nineteen_rules_and_without_one_output_stays_as_it_was():
     assert len(FILTERS.names) == 19
     assert WARNINGS == []
-
-
-def test_a_command_without_a_rule_keeps_its_output_as_it_was():
     assert FILTERS.apply(LOG, "python x.py", exit_code=0) == Filtered(LOG, 400, 400, None, ())
     assert FILTERS.apply("", "make", exit_code=0).text == ""
-
-
-def test_the_line_of_figures_counts_lines():
     assert Filtered("", 342, 28, "Full", ()).stats("bash") == "[bash] 342 lines -> 28 lines, 91.8% filtered"
     assert Filtered("", 28, 28, "Full", ()).stats("bash") == ""
     assert Filtered("", 0, 0, None, ()).percent == 0.0
@@ -71,13 +65,10 @@ def test_rules_are_applied_one_after_the_other_and_the_worst_confidence_counts()
     assert FILTERS.apply(LOG, "pytest", exit_code=0).confidence == "Fallback"
 
 
-def test_what_others_may_have_printed_too_is_never_full():
+def test_what_others_may_have_printed_too_is_never_full_and_loses_certain_noise_only():
     text = PASSED + "==== 40 passed in 0.1s ====\n"
     assert FILTERS.apply(text, "pytest", exit_code=0).confidence == "Full"
     assert FILTERS.apply(text, "pytest", exit_code=0, alone=False).confidence == "Partial"
-
-
-def test_what_others_may_have_printed_too_is_cut_by_no_strategy_that_names_what_it_keeps():
     text = '[[rules]]\nname = "mine"\nmatch = { prefix = "mine" }\nstrategy = { type = "keep_matching", patterns = ["value 7"] }'
     filters, _ = load_filters(text)
     for script in ("cat notes.txt; make", "cat notes.txt; git log", "cat notes.txt; mine", "cat notes.txt && ls -R"):
@@ -86,9 +77,6 @@ def test_what_others_may_have_printed_too_is_cut_by_no_strategy_that_names_what_
         assert (filtered.text, filtered.confidence) == (LOG, "Fallback")
         assert filtered.rules
         assert filters.apply(LOG, last.text, exit_code=0).lines_after < 250
-
-
-def test_what_others_may_have_printed_too_loses_what_is_certainly_noise():
     text = "".join(f"make[1]: Entering directory '/x/{number}'\nvalue {number}\n" for number in range(100))
     filtered = FILTERS.apply(text, "make", exit_code=0, alone=False)
     assert filtered.lines_after == 101
@@ -96,16 +84,13 @@ def test_what_others_may_have_printed_too_loses_what_is_certainly_noise():
     assert filtered.confidence == "Partial"
 
 
-def test_the_cause_of_a_failed_make_stays_between_lines_that_say_nothing():
+def test_the_cause_of_a_failed_make_and_repeating_lines_of_a_document_stay():
     for cause in ("cc: No space left on device", "Illegal instruction", "✖ 3 problems", "x: quota exceeded"):
         text = LOG + cause + "\n" + LOG + "make: Target 'all' not remade because of errors.\n"
         filtered = FILTERS.apply(text, "make", exit_code=2)
         assert f"\n{cause}\n" in filtered.text
         assert filtered.text.split("\n")[-41:] == text.split("\n")[-41:]
         assert filtered.lines_after < 70
-
-
-def test_a_document_of_kubectl_keeps_lines_that_repeat():
     text = "apiVersion: v1\nitems:\n" + "- 0x01\n- 0x02\n" * 20
     assert FILTERS.apply(text, "kubectl get x -o yaml", exit_code=0).text == text
 
@@ -118,25 +103,19 @@ def test_a_rule_of_a_person_takes_the_place_of_the_built_in_one_of_its_name():
     assert filters.names[-1] == "mine"
     assert [rule.name for rule in filters.matching("make all")] == ["make"]
     assert filters.matching("make") == ()
-
-
-def test_a_rule_is_switched_off_by_its_name_alone():
-    filters, warnings = load_filters('[[rules]]\nname = "npm-install"\nenabled = false')
-    assert "npm-install" not in filters.names
-    assert warnings == []
-    filters, warnings = load_filters(disabled=["make", "mkae"])
-    assert "make" not in filters.names
-    assert warnings == ["There is no filter rule `mkae` to disable."]
-
-
-def test_what_a_rule_of_a_built_in_name_leaves_out_is_taken_from_that():
     filters, _ = load_filters(
         '[[rules]]\nname = "make"\nstrategy = { type = "truncate", max_lines = 5, head = 1, tail = 1 }'
     )
     assert filters.apply(LOG, "make -j4", exit_code=0).lines_after == 3
 
 
-def test_the_configured_length_of_a_diff_counts_for_the_built_in_rule():
+def test_a_rule_is_switched_off_by_its_name_and_the_length_of_a_diff_configured():
+    filters, warnings = load_filters('[[rules]]\nname = "npm-install"\nenabled = false')
+    assert "npm-install" not in filters.names
+    assert warnings == []
+    filters, warnings = load_filters(disabled=["make", "mkae"])
+    assert "make" not in filters.names
+    assert warnings == ["There is no filter rule `mkae` to disable."]
     diff = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -0,0 +1,100 @@\n" + "+added\n" * 100
     filters, _ = load_filters(max_diff_lines=20)
     assert filters.apply(diff, "git diff", exit_code=0).lines_after == 21
@@ -183,26 +162,21 @@ def test_a_file_that_makes_no_sense_warns_and_the_built_in_rules_stay(text):
     assert len(warnings) == 1
 
 
-def test_a_file_of_a_person_is_read(tmp_path):
+def test_a_file_of_a_person_is_read_or_warned_about_and_never_waited_for(tmp_path):
     path = tmp_path / "filters.toml"
     assert read_user_filters(path) == (None, [])
     path.write_text("# é", encoding="utf-8")
     assert read_user_filters(path) == ("# é", [])
     path.write_bytes(b"#" * (1024 * 1024))
     assert read_user_filters(path)[1] == []
-
-
-def test_a_file_that_cannot_be_used_warns_and_never_waits(tmp_path):
     large, fifo, latin = tmp_path / "large", tmp_path / "fifo", tmp_path / "latin"
     large.write_bytes(b"#" * (1024 * 1024 + 1))
     os.mkfifo(fifo)
     latin.write_bytes(b"# \xe9")
     for path, why in (
-        (large, "larger than 1 MiB"),
-        (fifo, "not a regular file"),
-        (latin, "not UTF-8"),
+        (large, "larger than 1 MiB"), (fifo, "not a regular file"), (latin, "not UTF-8"),
         (tmp_path, "not a regular file"),
-    ):
+    ):  # fmt: skip
         text, warnings = read_user_filters(path)
         assert text is None
         assert why in warnings[0]

@@ -18,7 +18,7 @@ def observation(output: str, raw: str = "{}") -> Observation:
     )
 
 
-def test_the_envelope_has_every_field() -> None:
+def test_the_envelope_has_every_field_with_output_and_arguments_cut_in_the_middle() -> None:
     seen = json.loads(observation_text(observation("hi"), output_chars=6000, raw_chars=2000))
     assert seen == {
         "schema": "acp_coder.tool_observation.v1",
@@ -27,9 +27,6 @@ def test_the_envelope_has_every_field() -> None:
         "tool": {"tool": "bash", "call_id": "call_1", "command": "echo ü", "workdir": "/p", "raw": "{}"},
         "result": {"status": "completed", "exit_code": 0, "timed_out": False, "interactive": False, "output": "hi"},
     }
-
-
-def test_output_and_arguments_are_cut_in_the_middle() -> None:
     text = observation_text(observation("a" * 9000 + "z", "b" * 9000), output_chars=6000, raw_chars=2000)
     seen = json.loads(text)
     assert 6000 <= len(seen["result"]["output"]) < 6060
@@ -37,19 +34,13 @@ def test_output_and_arguments_are_cut_in_the_middle() -> None:
     assert 2000 <= len(seen["tool"]["raw"]) < 2060
 
 
-def test_the_short_profile_cuts_the_end_and_for_what_grows_the_beginning() -> None:
+def test_the_short_profile_cuts_what_a_tool_can_miss_but_a_note_on_how_to_go_on() -> None:
     assert shortened("x" * TEXT_CHARS) == "x" * TEXT_CHARS
     assert shortened("x" * 9000) == "x" * 8000 + "\n...[truncated 1000 chars]"
     assert shortened("a" + "x" * 9000, keep="tail") == "[truncated 1001 chars from start]\n" + "x" * 8000
     assert (keeps("bash"), keeps("bash_output")) == ("head", "tail")
-
-
-def test_a_note_on_how_to_go_on_stays_below_the_cut() -> None:
     text = shortened("line\n" * 3000 + "[lines 1 to 3000 of 5000; give offset 3001 for more]")
     assert text.endswith("chars]\n[lines 1 to 3000 of 5000; give offset 3001 for more]")
-
-
-def test_each_stream_is_cut_for_itself_and_keeps_its_end() -> None:
     text = shortened_streams("o" * 5000 + "END", "e" * 5000)
     out, _, err = text.partition("\n[stderr]\n")
     assert out == "o" * 3000 + "\n...[truncated 1003 chars]\n" + "o" * 997 + "END"

@@ -40,14 +40,11 @@ def test_strip_noise_is_full_when_lines_went_and_fallback_otherwise():
     assert kept(StripNoise(("^Compiling ",)), "one\ntwo") == (["one", "two"], "Fallback")
 
 
-def test_truncate_keeps_twenty_lines_at_each_end_by_default():
+def test_truncate_keeps_twenty_lines_at_each_end_or_what_the_rule_says():
     lines, confidence = kept(Truncate(), numbered(101))
     assert lines == [*numbered(20).split("\n"), "[... 61 lines left out ...]", *numbered(101).split("\n")[-20:]]
     assert confidence == "Partial"
     assert kept(Truncate(), numbered(100)) == (numbered(100).split("\n"), "Full")
-
-
-def test_truncate_takes_its_limits_from_the_rule():
     lines, _ = kept(Truncate(max_lines=5, head=2, tail=1), numbered(50))
     assert lines == ["line number 0", "line number 1", "[... 47 lines left out ...]", "line number 49"]
 
@@ -60,43 +57,37 @@ def test_keep_matching_keeps_nothing_else_but_errors():
     assert kept(KeepMatching(("^absent",)), text) == (text.split("\n"), "Fallback")
 
 
-def test_strip_annotated_takes_the_lines_that_belong_to_a_note():
+def test_strip_annotated_takes_the_lines_of_a_note_but_its_errors():
     text = "warning: a\nnote: because of this long reason here\n  --> over there\n  and more of it\nwarning: b\n  = help: see the manual of the program\nend"
     lines, confidence = kept(StripAnnotated(("note:", "help:")), text)
     assert lines == ["warning: a", "[... 4 lines of notes left out ...]", "warning: b", "end"]
     assert confidence == "Full"
     assert kept(StripAnnotated(("note:",)), "a\nb")[1] == "Fallback"
-
-
-def test_strip_annotated_keeps_an_error_within_a_note():
     text = "note: the following happened in the tool\n  error: disk full\n  and what is below it, too, at length\nend"
     assert "  error: disk full" in kept(StripAnnotated(("note:",)), text)[0]
 
 
-@pytest.mark.parametrize(
-    ("passing", "failing", "summary"),
-    [
-        ("test tests::error_{} ... ok", "test tests::x ... FAILED", "test result: FAILED. 30 passed; 1 failed"),
-        (
-            "        PASS [   0.005s] words tests::a_{}",
-            "        FAIL [   0.005s] words tests::b",
-            "     Summary [   0.051s] 31 tests run",
-        ),
-        (
-            "tests/a.py::test_error_{} PASSED    [ 12%]",
-            "tests/a.py::test_x FAILED    [ 12%]",
-            "==== 1 failed, 30 passed in 0.07s ====",
-        ),
-        (
-            "[gw0] [ 12%] PASSED tests/a.py::test_{} ",
-            "[gw0] [ 12%] FAILED tests/a.py::test_x ",
-            "==== 1 failed, 30 passed in 0.07s ====",
-        ),
-        ("--- PASS: TestError{} (0.00s)", "--- FAIL: TestX (0.00s)", "FAIL\texample.org/words\t0.005s"),
-        ("  ✓ adds up {} (2 ms)", "  ✕ adds up (2 ms)", "Tests:       1 failed, 30 passed, 31 total"),
-        ("test_a{} (mod.Class.test_a) ... ok", "test_b (mod.Class.test_b) ... FAIL", "Ran 31 tests in 0.001s"),
-    ],
-)
+@pytest.mark.parametrize(("passing", "failing", "summary"), [
+    ("test tests::error_{} ... ok", "test tests::x ... FAILED", "test result: FAILED. 30 passed; 1 failed"),
+    (
+        "        PASS [   0.005s] words tests::a_{}",
+        "        FAIL [   0.005s] words tests::b",
+        "     Summary [   0.051s] 31 tests run",
+    ),
+    (
+        "tests/a.py::test_error_{} PASSED    [ 12%]",
+        "tests/a.py::test_x FAILED    [ 12%]",
+        "==== 1 failed, 30 passed in 0.07s ====",
+    ),
+    (
+        "[gw0] [ 12%] PASSED tests/a.py::test_{} ",
+        "[gw0] [ 12%] FAILED tests/a.py::test_x ",
+        "==== 1 failed, 30 passed in 0.07s ====",
+    ),
+    ("--- PASS: TestError{} (0.00s)", "--- FAIL: TestX (0.00s)", "FAIL\texample.org/words\t0.005s"),
+    ("  ✓ adds up {} (2 ms)", "  ✕ adds up (2 ms)", "Tests:       1 failed, 30 passed, 31 total"),
+    ("test_a{} (mod.Class.test_a) ... ok", "test_b (mod.Class.test_b) ... FAIL", "Ran 31 tests in 0.001s"),
+])  # fmt: skip
 def test_test_summary_drops_what_passed_and_keeps_failures_and_the_summary(passing, failing, summary):
     text = "\n".join(
         [*(passing.format(number) for number in range(30)), failing, "    left: 3", "   right: 4", summary]
@@ -112,15 +103,12 @@ def test_test_summary_without_a_summary_is_partial_and_of_anything_else_fallback
     assert kept(TestSummary(), numbered(30)) == (numbered(30).split("\n"), "Fallback")
 
 
-def test_what_a_failing_go_test_logged_stays_and_that_of_passing_ones_goes():
+def test_of_go_what_failed_and_its_coverage_stay_and_what_passed_goes():
     text = "=== RUN   TestA\n    a_test.go:5: looking at the first thing\n--- PASS: TestA (0.00s)\n=== RUN   TestB\n    b_test.go:7: before\n    b_test.go:8: got 1\n--- FAIL: TestB (0.00s)\nFAIL"
     lines, _ = kept(TestSummary(), text, failed=True)
     assert "    b_test.go:7: before" in lines
     assert "--- FAIL: TestB (0.00s)" in lines
     assert not any("a_test.go" in line for line in lines)
-
-
-def test_packages_of_go_that_passed_go_and_their_coverage_stays():
     plain = "\n".join(f"ok  \texample.org/p{n}\t0.{n:03d}s" for n in range(50)) + "\nok  \texample.org/c\t(cached)"
     assert kept(TestSummary(), plain)[0] == ["[... 51 lines of passing tests left out ...]"]
     covered = [f"ok  \texample.org/p{n}\t0.{n:03d}s\tcoverage: 80.0% of statements" for n in range(100)]
@@ -135,9 +123,6 @@ def test_group_by_rule_keeps_the_first_of_each_rule_and_the_places_of_all():
     assert lines.count("warning: unneeded `return` statement") == 1
     assert "[... 3 more of needless_return left out, at src/1.rs:1:5, src/2.rs:2:5, src/3.rs:3:5 ...]" in lines
     assert confidence == "Full"
-
-
-def test_group_by_rule_groups_the_lines_of_linters():
     text = "\n".join(f"src/a.py:{number}:1: F401 `os` imported but unused" for number in range(1, 9))
     assert kept(GroupByRule(), text)[0][1].startswith("[... 7 more of F401 left out, at src/a.py:2:1, ")
     described = "\n".join(f"a.x:{number} [style/indent] indented by a wrong number of blanks" for number in range(9))
@@ -154,28 +139,18 @@ def test_group_by_rule_never_groups_errors_that_say_different_things():
     assert kept(GroupByRule(), "nothing here")[1] == "Fallback"
 
 
-def test_git_status_keeps_every_path_and_drops_hints():
+def test_git_status_keeps_every_path_error_and_foreign_line_and_drops_hints():
     text = 'On branch main\nChanges to be committed:\n  (use "git restore --staged <file>..." to unstage)\n\tmodified:   a.py\n\nUntracked files:\n  (use "git add <file>..." to include in what will be committed)\n\tnew file\n'
     lines, confidence = kept(GitStatus(), text)
     assert lines == [
-        "On branch main",
-        "Changes to be committed:",
-        "[... 2 hints left out ...]",
-        " modified: a.py",
-        "Untracked files:",
-        " new file",
-    ]
+        "On branch main", "Changes to be committed:", "[... 2 hints left out ...]", " modified: a.py",
+        "Untracked files:", " new file",
+    ]  # fmt: skip
     assert confidence == "Full"
     assert kept(GitStatus(), "something else")[1] == "Fallback"
-
-
-def test_git_status_does_not_touch_what_another_program_printed_before_it():
     before = "all:\n\n\tcc -o x x.c\n\n  (use this as it is)"
     lines, _ = kept(GitStatus(), before + "\nOn branch main\n\n\tmodified:   a.py")
     assert lines == [*before.split("\n"), "On branch main", " modified: a.py"]
-
-
-def test_git_status_leaves_a_line_that_looks_like_an_error_as_it_is():
     text = "On branch main\n\tmodified:   error.py\n\tmodified:   a.py"
     assert kept(GitStatus(), text)[0] == ["On branch main", "\tmodified:   error.py", " modified: a.py"]
 
@@ -185,7 +160,7 @@ def diff_of(name: str, size: int) -> str:
     return f"diff --git a/{name} b/{name}\nindex 1..2 100644\n--- a/{name}\n+++ b/{name}\n@@ -0,0 +1,{size} @@\n{added}"
 
 
-def test_git_diff_keeps_all_headers_and_says_what_it_cut():
+def test_git_diff_keeps_all_headers_and_says_what_it_cut_of_hunks_alone():
     text = "\n".join([diff_of("small.py", 5), diff_of("large.py", 600), diff_of("huge.py", 6000)])
     lines, confidence = kept(GitDiff(max_diff_lines=100), text)
     headers = [line for line in text.split("\n") if line.startswith(("diff", "index", "--- a", "+++ b", "@@"))]
@@ -194,15 +169,9 @@ def test_git_diff_keeps_all_headers_and_says_what_it_cut():
     assert "[... 560 lines of large.py left out ...]" in lines
     assert "[... 5960 lines of huge.py left out ...]" in lines
     assert confidence == "Partial"
-
-
-def test_git_diff_cuts_over_500_lines_by_default():
     assert kept(GitDiff(), diff_of("a", 495)) == (diff_of("a", 495).split("\n"), "Full")
     assert len(kept(GitDiff(), diff_of("a", 496))[0]) == 501
     assert kept(GitDiff(), numbered(501))[1] == "Fallback"
-
-
-def test_git_diff_keeps_what_no_hunk_announced():
     text = diff_of("a", 600) + "\nerror: the diff broke off"
     assert "error: the diff broke off" in kept(GitDiff(20), text)[0]
 
@@ -214,9 +183,6 @@ def test_dedup_counts_lines_that_differ_in_time_and_ids_alone():
     lines, confidence = kept(Dedup(), text + "\nother\nother thing", failed=True)
     assert lines == [text.split("\n")[0] + " (x12)", "other", "other thing"]
     assert confidence == "Full"
-
-
-def test_dedup_keeps_lines_that_differ_in_anything_else():
     text = "request 1 failed\nrequest 2 failed\nrequest 1 failed"
     assert kept(Dedup(), text)[0] == text.split("\n")
 
@@ -237,9 +203,12 @@ def test_dedup_leaves_a_document_as_it_is(head):
     assert kept(Dedup(), text) == (text.split("\n"), "Fallback")
 
 
-def test_a_failed_command_that_named_no_error_keeps_its_last_forty_lines():
+def test_a_failed_command_keeps_its_last_forty_lines_or_what_follows_its_error():
     lines, _ = kept(Truncate(max_lines=10, head=1, tail=1), numbered(100), failed=True)
     assert lines[2:] == numbered(100).split("\n")[-40:]
+    text = numbered(50) + "\nmain.c:1:5: error: expected ;\n    1 | int\n      |    ^\n" + numbered(50)
+    lines, _ = kept(Truncate(max_lines=10, head=1, tail=1), text, failed=True)
+    assert lines[2:5] == ["main.c:1:5: error: expected ;", "    1 | int", "      |    ^"]
 
 
 @pytest.mark.parametrize(
@@ -271,15 +240,12 @@ def test_rows_of_what_is_not_ready_stay_in_a_table(strategy):
     assert len(lines) < 150
 
 
-def test_rows_of_what_is_not_ready_stay_without_the_head_of_the_table():
+def test_rows_of_what_is_not_ready_stay_without_a_head_and_lines_after_a_table_are_none():
     rows = [f"pod-{n:04d}   1/1     Running   0   {n}d" for n in range(300)]
     rows[170], rows[171] = "pod-bad1   0/1     Pending   0    5d", "dep-bad2   2/10    3         2    4d13h"
     lines, _ = kept(Truncate(200, 100, 40), "\n".join(rows))
     assert [line for line in lines if "bad" in line] == rows[170:172]
     assert len(lines) == 144
-
-
-def test_lines_after_a_table_are_no_rows_of_it():
     after = [f"line number {n} of something else" for n in range(50)]
     lines, _ = kept(StripNoise(("^line",)), "\n".join([PODS[0], PODS[1], UNREADY[170], *after]))
     assert lines == [PODS[0], PODS[1], UNREADY[170], "[... 50 lines of noise left out ...]"]
@@ -299,12 +265,6 @@ def test_rows_of_other_tables_are_judged_by_their_columns(head, well, unwell):
     lines, _ = kept(Truncate(50, 5, 5), "\n".join(rows))
     assert unwell in lines
     assert len(lines) == 13
-
-
-def test_what_follows_an_error_of_a_failed_command_stays():
-    text = numbered(50) + "\nmain.c:1:5: error: expected ;\n    1 | int\n      |    ^\n" + numbered(50)
-    lines, _ = kept(Truncate(max_lines=10, head=1, tail=1), text, failed=True)
-    assert lines[2:5] == ["main.c:1:5: error: expected ;", "    1 | int", "      |    ^"]
 
 
 def test_what_is_not_longer_than_its_mark_stays():

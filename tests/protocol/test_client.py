@@ -70,7 +70,7 @@ CALLS: list[tuple[str, Call, dict[str, Any], Any, object]] = [
 @pytest.mark.parametrize(
     ("method", "call", "params", "result", "value"), CALLS, ids=[f"{row[0]}-{n}" for n, row in enumerate(CALLS)]
 )
-async def test_each_call_is_sent_for_its_session_and_read(
+async def test_each_call_is_for_its_session_and_read(
     method: str, call: Call, params: dict[str, Any], result: Any, value: object
 ) -> None:
     async with served(Table()) as (connection, wire):
@@ -79,14 +79,10 @@ async def test_each_call_is_sent_for_its_session_and_read(
     assert got == [value]
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda c: c.read_text_file(Path("/f")),
-        lambda c: c.write_text_file(Path("/f"), "x"),
-        lambda c: c.create_terminal("sh", [], cwd=Path("/"), env={}, output_byte_limit=1),
-    ],
-)
+@pytest.mark.parametrize("call", [
+    lambda c: c.read_text_file(Path("/f")), lambda c: c.write_text_file(Path("/f"), "x"),
+    lambda c: c.create_terminal("sh", [], cwd=Path("/"), env={}, output_byte_limit=1),
+])  # fmt: skip
 async def test_what_was_not_offered_is_never_asked(call: Call) -> None:
     """[FS-1] [TERM-1]"""
     async with served(Table()) as (connection, wire):
@@ -119,16 +115,11 @@ async def test_client_that_never_answers_is_given_up_and_told() -> None:
         assert (cancel["method"], cancel["params"]) == ("$/cancel_request", {"requestId": asked["id"]})
 
 
-@pytest.mark.parametrize(
-    ("answer", "error"),
-    [
-        ({"error": {"code": -32603, "message": "no"}}, PeerError),
-        ({"error": "no"}, PeerError),
-        ({"result": {"content": 5}}, MalformedResult),
-        ({"result": "text"}, MalformedResult),
-        ({"result": None}, MalformedResult),
-    ],
-)
+@pytest.mark.parametrize(("answer", "error"), [
+    ({"error": {"code": -32603, "message": "no"}}, PeerError), ({"error": "no"}, PeerError),
+    ({"result": {"content": 5}}, MalformedResult), ({"result": "text"}, MalformedResult),
+    ({"result": None}, MalformedResult),
+])  # fmt: skip
 async def test_wrong_answer_fails_the_one_call(answer: dict[str, Any], error: type[Exception]) -> None:
     """[RPC-9]"""
     async with served(Table()) as (connection, wire):
@@ -161,10 +152,8 @@ async def test_update_is_a_notification_of_the_session() -> None:
         await client.drain()
         update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "hi"}}
         assert await wire.receive() == {
-            "jsonrpc": "2.0",
-            "method": "session/update",
-            "params": {"sessionId": "s", "update": update},
-        }
+            "jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update},
+        }  # fmt: skip
 
 
 async def test_after_the_end_calls_fail_and_updates_go_nowhere() -> None:

@@ -29,10 +29,15 @@ async def forever(params: Any) -> Any:
 # --- requests of theirs ------------------------------------------------------------------------------------------
 
 
-async def test_request_is_answered_with_its_id() -> None:
+async def test_request_is_answered_with_its_id_and_malformed_input_in_order() -> None:
+    """[RPC-2] [RPC-3]"""
     async with served(Table(echo=echo)) as (_, wire):
         await wire.request("x", "echo", {"a": 1})
         assert await wire.receive() == {"jsonrpc": "2.0", "id": "x", "result": {"a": 1}}
+        await wire.transport.write(b'nonsense\n[]\n{"jsonrpc":"2.0","id":1,"method":"echo"}\n')
+        assert (await wire.receive())["error"]["code"] == -32700
+        assert (await wire.receive())["error"]["code"] == -32600
+        assert (await wire.receive())["id"] == 1
 
 
 @pytest.mark.parametrize("id_", [0, -5, 2**63, 10**30, "", None])
@@ -46,11 +51,9 @@ async def test_every_id_is_answered_with_the_full_encoder_too(id_: object) -> No
         assert (message["id"], message["error"]["code"]) == (id_, -32603)
 
 
-@pytest.mark.parametrize(
-    ("value", "sent"),
-    [(10**30, 10**30), ("a\ud83db", "a?b"), ({"\ud83d": [10**30]}, {"?": [10**30]})],
-    ids=["huge integer", "lone surrogate", "both"],
-)
+@pytest.mark.parametrize(("value", "sent"), [
+    (10**30, 10**30), ("a\ud83db", "a?b"), ({"\ud83d": [10**30]}, {"?": [10**30]}),
+], ids=["huge integer", "lone surrogate", "both"])  # fmt: skip
 async def test_results_the_fast_encoder_refuses_are_sent_all_the_same(value: Any, sent: Any) -> None:
     """[TR-5] [TR-7]"""
     async with served(Table(odd=gives([value, chunk("x")]))) as (_, wire):
@@ -60,36 +63,24 @@ async def test_results_the_fast_encoder_refuses_are_sent_all_the_same(value: Any
         assert second["sessionId"] == "s"
 
 
-@pytest.mark.parametrize(
-    ("raised", "error"),
-    [
-        (
-            ResourceNotFound("no such file", {"uri": "/x"}),
-            {"code": -32002, "message": "no such file", "data": {"uri": "/x"}},
-        ),
-        (InvalidParams("no", {"why": object()}), {"code": -32602, "message": "no"}),
-    ],
-    ids=["one of the protocol", "data that is no JSON is left out"],
-)
+@pytest.mark.parametrize(("raised", "error"), [
+    (
+        ResourceNotFound("no such file", {"uri": "/x"}),
+        {"code": -32002, "message": "no such file", "data": {"uri": "/x"}},
+    ),
+    (InvalidParams("no", {"why": object()}), {"code": -32602, "message": "no"}),
+], ids=["one of the protocol", "data that is no JSON is left out"])  # fmt: skip
 async def test_rpc_error_becomes_its_error_answer(raised: Exception, error: dict[str, Any]) -> None:
     async with served(Table(odd=fails(raised))) as (_, wire):
         await wire.request(1, "odd")
         assert await wire.receive() == {"jsonrpc": "2.0", "id": 1, "error": error}
 
 
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        (gives(object()), ""),
-        (gives({1, 2, object()}), ""),
-        (gives({"a": {"b": object()}}), ""),
-        (fails(ZeroDivisionError("a sentence")), "a sentence"),
-    ],
-    ids=["no JSON", "a set", "no JSON inside", "an exception"],
-)
-async def test_what_goes_wrong_in_a_handler_is_an_internal_error_and_reading_goes_on(
-    answer: Any, words: str, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.parametrize(("answer", "words"), [
+    (gives(object()), ""), (gives({1, 2, object()}), ""), (gives({"a": {"b": object()}}), ""),
+    (fails(ZeroDivisionError("a sentence")), "a sentence"),
+], ids=["no JSON", "a set", "no JSON inside", "an exception"])  # fmt: skip
+async def test_what_fails_in_a_handler_is_an_internal_error(answer: Any, words: str, caplog: pytest.LogCaptureFixture):
     """[RPC-10] [RPC-11]"""
     async with served(Table(odd=answer, echo=echo)) as (_, wire):
         await wire.request(1, "odd")
@@ -113,15 +104,6 @@ async def test_failing_notification_handler_ends_nothing(caplog: pytest.LogCaptu
         await wire.notify("anything")
         await wire.request(1, "echo", 1)
         assert await wire.receive() == {"jsonrpc": "2.0", "id": 1, "result": 1}
-
-
-async def test_malformed_input_is_answered_in_order_and_reading_goes_on() -> None:
-    """[RPC-2] [RPC-3]"""
-    async with served(Table(echo=echo)) as (_, wire):
-        await wire.transport.write(b'nonsense\n[]\n{"jsonrpc":"2.0","id":1,"method":"echo"}\n')
-        assert (await wire.receive())["error"]["code"] == -32700
-        assert (await wire.receive())["error"]["code"] == -32600
-        assert (await wire.receive())["id"] == 1
 
 
 async def test_running_request_does_not_hold_up_others() -> None:
@@ -201,18 +183,12 @@ async def test_reply_then_runs_right_after_the_answer_is_queued() -> None:
         assert (await wire.receive())["params"] == {"early": True}
 
 
-async def test_reply_whose_result_is_no_json_does_not_go_on(caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_is_no_json_is_left_out_and_the_stream_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     ran: list[int] = []
-
     async with served(Table(new=gives(Reply(object(), lambda: ran.append(1))))) as (_, wire):
         await wire.request(1, "new")
         assert (await wire.receive())["error"]["code"] == -32603
     assert ran == []
-
-
-async def test_notification_that_is_no_json_is_left_out_and_the_stream_goes_on(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
     async with served(Table()) as (connection, wire):
         connection.notify("a", object())
         connection.notify("b", 10**30)
@@ -223,7 +199,7 @@ async def test_notification_that_is_no_json_is_left_out_and_the_stream_goes_on(
 # --- $/cancel_request --------------------------------------------------------------------------------------------
 
 
-async def test_cancelled_request_of_theirs_is_answered_with_request_cancelled() -> None:
+async def test_cancelled_request_is_answered_whether_it_has_started_or_not() -> None:
     """[CAN-9]"""
     cleaned: list[str] = []
 
@@ -239,10 +215,7 @@ async def test_cancelled_request_of_theirs_is_answered_with_request_cancelled() 
         message = await wire.receive()
         assert (message["id"], message["error"]["code"]) == ("r", -32800)
     assert cleaned == ["up"]
-
-
-async def test_request_cancelled_before_it_has_started_is_answered_too() -> None:
-    """[CAN-9] Both lines arrive in one piece."""
+    # Both lines arrive in one piece.
     async with served(Table(slow=forever)) as (_, wire):
         cancel = {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 1}}
         await wire.send({"jsonrpc": "2.0", "id": 1, "method": "slow"}, cancel)
@@ -412,7 +385,7 @@ async def test_what_is_queued_is_written_before_the_end() -> None:
         assert await wire.receive() is None
 
 
-async def test_last_line_without_line_feed_is_answered() -> None:
+async def test_a_last_line_without_its_end_and_events_before_the_loop_are_answered() -> None:
     ours, theirs = memory_pair()
     connection = Connection(ours, Table(echo=echo))
     wire = Wire(theirs)
@@ -420,9 +393,6 @@ async def test_last_line_without_line_feed_is_answered() -> None:
     ours._incoming.end()  # the end of our stdin alone
     await connection.serve()
     assert (await wire.receive())["result"] == [1]
-
-
-async def test_events_received_before_the_loop_come_first() -> None:
     peer = Peer()
     events = peer.receive(b'{"jsonrpc":"2.0","id":1,"method":"echo","params":"early"}\n')
     ours, theirs = memory_pair()
@@ -460,7 +430,8 @@ async def test_handler_that_refuses_to_end_does_not_hold_up_the_end() -> None:
         await release.wait()
 
 
-async def test_cancelling_serve_closes_the_transport_and_ends_the_writer() -> None:
+async def test_the_end_is_noticed_by_the_writer_and_the_transport_closed(caplog: pytest.LogCaptureFixture) -> None:
+    """[END-4]"""
     ours, theirs = memory_pair()
     connection = Connection(ours, Table())
     async with anyio.create_task_group() as group:
@@ -469,6 +440,16 @@ async def test_cancelling_serve_closes_the_transport_and_ends_the_writer() -> No
         group.cancel_scope.cancel()
     assert await theirs.read() == b""
     assert connection.closed
+    caplog.set_level(logging.INFO)
+    ours, theirs = memory_pair()
+    connection = Connection(ours, Table())
+    theirs._incoming.end()  # they stop reading and keep their side open
+    async with Background() as background:
+        background.start(connection.serve)
+        connection.notify("n", "x")
+        await connection.flush()
+    assert connection.write_failed
+    assert "Traceback" not in caplog.text
 
 
 async def test_drain_and_flush_return_after_the_end() -> None:
@@ -481,20 +462,6 @@ async def test_drain_and_flush_return_after_the_end() -> None:
             connection.notify("n", number)
         await connection.drain()
         await connection.flush()
-
-
-async def test_reader_that_went_away_is_noticed_by_the_writer(caplog: pytest.LogCaptureFixture) -> None:
-    """[END-4]"""
-    caplog.set_level(logging.INFO)
-    ours, theirs = memory_pair()
-    connection = Connection(ours, Table())
-    theirs._incoming.end()  # they stop reading and keep their side open
-    async with Background() as background:
-        background.start(connection.serve)
-        connection.notify("n", "x")
-        await connection.flush()
-    assert connection.write_failed
-    assert "Traceback" not in caplog.text
 
 
 # --- back-pressure -----------------------------------------------------------------------------------------------

@@ -56,30 +56,26 @@ def answer(event: Event) -> dict[str, Any]:
     return message
 
 
-# --- what is a message -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("line", "id_", "method", "params"),
-    [
-        (request(7, "session/new", {"cwd": "/"}), 7, "session/new", {"cwd": "/"}),
-        (b'{"jsonrpc":"2.0","id":1,"method":"m"}\n', 1, "m", None),
-        (b'{"jsonrpc":"2.0","id":1,"id":2,"method":"a","method":"b"}\n', 2, "b", None),
-        (b'{"jsonrpc":"2.0","id":1,"method":"m","result":1,"extra":[]}\n', 1, "m", None),
-        (b'{"jsonrpc":"2.0","id":1,"method":"m"}\r\n', 1, "m", None),
-    ],
-    ids=["a whole one", "no params", "the last of duplicate keys counts", "unknown members", "a carriage return"],
-)
+@pytest.mark.parametrize(("line", "id_", "method", "params"), [
+    (request(7, "session/new", {"cwd": "/"}), 7, "session/new", {"cwd": "/"}),
+    (b'{"jsonrpc":"2.0","id":1,"method":"m"}\n', 1, "m", None),
+    (b'{"jsonrpc":"2.0","id":1,"id":2,"method":"a","method":"b"}\n', 2, "b", None),
+    (b'{"jsonrpc":"2.0","id":1,"method":"m","result":1,"extra":[]}\n', 1, "m", None),
+    (b'{"jsonrpc":"2.0","id":1,"method":"m"}\r\n', 1, "m", None),
+], ids=[
+    "a whole one", "no params", "the last of duplicate keys counts", "unknown members", "a carriage return",
+])  # fmt: skip
 def test_request_is_received_whole(line: bytes, id_: object, method: str, params: object) -> None:
     """[TR-8]"""
     event = received(line)
     assert (event.id, event.method, event.params) == (id_, method, params)
 
 
-def test_notification_is_received_whole() -> None:
+def test_notification_is_received_whole_and_numbers_beyond_a_double_too() -> None:
     event = one(b'{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s"}}\n')
     assert isinstance(event, NotificationReceived)
     assert (event.method, event.params) == ("session/cancel", {"sessionId": "s"})
+    received(b'{"jsonrpc":"2.0","id":1,"method":"m","params":[1e400,' + b"9" * 4000 + b"]}\n")
 
 
 @pytest.mark.parametrize(
@@ -142,13 +138,6 @@ def test_what_is_not_json_is_answered_with_parse_error_and_reading_goes_on(line:
     assert isinstance(second, RequestReceived)
 
 
-def test_numbers_beyond_a_double_are_no_failure() -> None:
-    received(b'{"jsonrpc":"2.0","id":1,"method":"m","params":[1e400,' + b"9" * 4000 + b"]}\n")
-
-
-# --- lines -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("noise", [b"\n", b"\r\n", b"   \n", b"\t\r\n\n\n"])
 def test_empty_lines_are_nothing(noise: bytes) -> None:
     """[TR-8]"""
@@ -188,14 +177,10 @@ def test_lone_surrogates_are_replaced_and_pairs_are_kept(escaped: str, read: str
     assert event.params == {read: [read, {"x": read}]}
 
 
-def test_lone_surrogates_never_break_an_outgoing_line() -> None:
-    """[TR-7]"""
+def test_lone_surrogates_break_no_outgoing_line_and_no_deep_message() -> None:
+    """[TR-7] [TR-5]"""
     line = encode_json({"text": "a\ud83db"})
     assert json.loads(line.decode("utf-8")) == {"text": "a?b"}
-
-
-def test_deep_message_with_surrogates_costs_an_error_at_most() -> None:
-    """[TR-5]"""
     for depth in (100, 450, 900):
         line = b'{"jsonrpc":"2.0","id":1,"method":"m","params":' + b"[" * depth + rb'"\ud83d"' + b"]" * depth + b"}\n"
         (event, after) = Peer().receive(line + request(2))
@@ -203,22 +188,16 @@ def test_deep_message_with_surrogates_costs_an_error_at_most() -> None:
         assert isinstance(after, RequestReceived)
 
 
-def test_last_line_without_line_feed_is_read_at_the_end() -> None:
+def test_at_the_end_a_last_line_is_read_whole_half_or_too_long() -> None:
     peer = Peer()
     assert peer.receive(request(1)[:-1]) == []
     (event,) = peer.receive_eof()
     assert isinstance(event, RequestReceived)
     assert peer.receive_eof() == []
-
-
-def test_half_a_message_at_the_end_is_malformed() -> None:
     peer = Peer()
     peer.receive(b'{"jsonrpc"')
     (event,) = peer.receive_eof()
     assert answer(event)["error"]["code"] == PARSE_ERROR
-
-
-def test_end_after_a_line_that_was_too_long_is_silent() -> None:
     peer = Peer(max_line=10)
     (event,) = peer.receive(b"x" * 11)
     assert isinstance(event, Malformed)
@@ -239,14 +218,11 @@ def test_too_long_line_is_answered_once_and_skipped(cut: int) -> None:
     assert after.id == 2
 
 
-def test_line_of_exactly_the_limit_passes() -> None:
+def test_line_of_the_limit_passes_and_one_more_byte_is_refused() -> None:
+    """[TR-4]"""
     line = request(1)
     assert isinstance(one(line, Peer(max_line=len(line) - 1)), RequestReceived)
     assert isinstance(one(line, Peer(max_line=len(line) - 2)), Malformed)
-
-
-def test_line_of_64_mebibytes_passes_and_one_more_byte_is_refused() -> None:
-    """[TR-4]"""
     head, tail = b'{"jsonrpc":"2.0","id":1,"method":"m","params":"', b'"}'
     peer = Peer()
     for extra, kind in ((0, RequestReceived), (1, Malformed), (0, RequestReceived)):
@@ -259,7 +235,7 @@ def test_line_of_64_mebibytes_passes_and_one_more_byte_is_refused() -> None:
             assert len(events[0].params) == size
 
 
-def test_endless_line_costs_no_more_memory_than_the_limit() -> None:
+def test_lines_without_end_or_in_tiny_pieces_cost_no_more_memory_than_their_size() -> None:
     peer = Peer(max_line=64 * 1024)
     chunk = b"x" * 4096
     tracemalloc.start()
@@ -270,9 +246,6 @@ def test_endless_line_costs_no_more_memory_than_the_limit() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 512 * 1024
-
-
-def test_line_in_tiny_pieces_costs_no_more_memory_than_its_size() -> None:
     peer = Peer(max_line=256 * 1024)
     tracemalloc.start()
     try:
@@ -282,9 +255,6 @@ def test_line_in_tiny_pieces_costs_no_more_memory_than_its_size() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 256 * 1024
-
-
-# --- answers to our requests -------------------------------------------------------------------------------------
 
 
 def test_our_requests_count_up_in_a_space_of_their_own() -> None:
@@ -310,15 +280,12 @@ def test_answer_nobody_waits_for_is_dropped(id_: str) -> None:
     assert not any(isinstance(event, ResponseReceived) for event in events)
 
 
-def test_second_answer_to_a_request_of_ours_is_dropped() -> None:
+def test_second_answer_and_one_to_an_abandoned_request_are_dropped() -> None:
     """[RPC-8]"""
     peer = Peer()
     id_, _ = peer.request("m", None)
     line = b'{"jsonrpc":"2.0","id":%d,"result":1}\n' % id_
     assert len(peer.receive(line + line)) == 1
-
-
-def test_answer_to_an_abandoned_request_is_dropped() -> None:
     peer = Peer()
     id_, _ = peer.request("m", None)
     peer.abandon(id_)
@@ -326,17 +293,12 @@ def test_answer_to_an_abandoned_request_is_dropped() -> None:
     assert peer.receive(b'{"jsonrpc":"2.0","id":%d,"result":1}\n' % id_) == []
 
 
-@pytest.mark.parametrize(
-    ("rest", "result", "error"),
-    [
-        ('"result":null', None, None),
-        ('"result":false', False, None),
-        ('"result":{"a":1},"error":null', {"a": 1}, None),
-        ('"error":{"code":-32000,"message":"no"}', None, (-32000, "no", None)),
-        ('"error":{"code":1,"message":"","data":[1]}', None, (1, "", [1])),
-        ('"error":{"code":1,"message":"no"},"result":{}', None, (1, "no", None)),
-    ],
-)
+@pytest.mark.parametrize(("rest", "result", "error"), [
+    ('"result":null', None, None), ('"result":false', False, None), ('"result":{"a":1},"error":null', {"a": 1}, None),
+    ('"error":{"code":-32000,"message":"no"}', None, (-32000, "no", None)),
+    ('"error":{"code":1,"message":"","data":[1]}', None, (1, "", [1])),
+    ('"error":{"code":1,"message":"no"},"result":{}', None, (1, "no", None)),
+])  # fmt: skip
 def test_answers_by_result_and_error(rest: str, result: object, error: object) -> None:
     event = answered(rest)
     assert (event.result, event.error) == (result, error)
@@ -353,10 +315,7 @@ def test_malformed_error_object_is_an_error_all_the_same(error: str) -> None:
     assert event.error[2] == json.loads(error)
 
 
-# --- our answers -------------------------------------------------------------------------------------------------
-
-
-def test_answering_twice_is_our_own_error() -> None:
+def test_answering_twice_or_what_was_never_asked_is_our_own_error() -> None:
     """[RPC-1]"""
     peer = Peer()
     one(request(1), peer)
@@ -365,17 +324,11 @@ def test_answering_twice_is_our_own_error() -> None:
         peer.respond(1, {})
     with pytest.raises(LocalProtocolError):
         peer.fail(1, -32603, "late")
-
-
-def test_answering_what_was_never_asked_is_our_own_error() -> None:
     peer = Peer()
     one(request(1), peer)
     for id_ in ("1", 2, None):
         with pytest.raises(LocalProtocolError):
             peer.respond(id_, {})
-
-
-def test_id_used_twice_at_a_time_is_answered_twice() -> None:
     peer = Peer()
     peer.receive(request(1) + request(1))
     peer.respond(1, "a")
@@ -384,15 +337,12 @@ def test_id_used_twice_at_a_time_is_answered_twice() -> None:
         peer.respond(1, "c")
 
 
-def test_answer_that_cannot_be_encoded_leaves_the_request_open() -> None:
+def test_what_cannot_be_encoded_leaves_a_request_open_and_is_not_waited_for() -> None:
     peer = Peer()
     one(request(1), peer)
     with pytest.raises(TypeError):
         peer.respond(1, object())
     assert json.loads(peer.fail(1, -32603, "no"))["error"] == {"code": -32603, "message": "no"}
-
-
-def test_request_that_cannot_be_encoded_is_not_waited_for() -> None:
     peer = Peer()
     with pytest.raises(TypeError):
         peer.request("m", object())
@@ -405,11 +355,9 @@ def test_outgoing_messages_are_single_lines_of_utf8() -> None:
     one(request("x"), peer)
     one(request("y"), peer)
     lines = [
-        peer.request("m", {"a": "1\n2"})[1],
-        peer.notify("n", ["\r\n"]),
-        peer.respond("x", "é"),
+        peer.request("m", {"a": "1\n2"})[1], peer.notify("n", ["\r\n"]), peer.respond("x", "é"),
         peer.fail("y", -32000, "no\n", {"why": "\n"}),
-    ]
+    ]  # fmt: skip
     assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in lines)
     assert [json.loads(line) for line in lines] == [
         {"jsonrpc": "2.0", "id": 0, "method": "m", "params": {"a": "1\n2"}},

@@ -72,9 +72,7 @@ def test_every_answer_to_malformed_input_is_one_valid_line(stream: bytes) -> Non
 
 
 @given(st.lists(st.tuples(json_values, st.lists(noise, max_size=2)), max_size=5), cuts)
-def test_valid_messages_between_noise_are_all_found_in_order(
-    plan: list[tuple[Any, list[bytes]]], at: list[int]
-) -> None:
+def test_valid_messages_between_noise_are_all_found_in_order(plan: list[tuple[Any, list[bytes]]], at: list[int]):
     stream, expected = b"", []
     for number, (params, noises) in enumerate(plan):
         stream += b"".join(part.replace(b'"id":1', b'"id":"noise"') + b"\n" for part in noises)

@@ -47,47 +47,24 @@ def recorded_plan(name: str) -> RenderingPlan:
     return rendering_plan(said.client_capabilities, said.client_info)
 
 
-# --- the clients that were recorded --------------------------------------------------------------------------------
+RECORDED = [
+    ("acpx", "acpx", "reads_files writes_files terminals plans", ()),
+    ("codecompanion", "CodeCompanion.nvim", "reads_files writes_files", ("plans: no (it does not draw plans)",)),
+    ("marimo", UNNAMED, "reads_files plans", (f"writes files: no ({PROFILES[UNNAMED].why})",)),
+    ("toad", "toad", "reads_files writes_files terminals plans", ()),
+    ("vscode-acp-client", "vscode-acp-client", "reads_files writes_files terminals plans", ()),
+    ("vscode-acp-coder", "vscode-acp-coder", "reads_files writes_files terminals forms plans compaction notices", ()),
+]
 
 
-@pytest.mark.parametrize(
-    ("client", "name", "able"),
-    [
-        ("acpx", "acpx", "reads_files writes_files terminals plans"),
-        ("codecompanion", "CodeCompanion.nvim", "reads_files writes_files"),
-        ("marimo", UNNAMED, "reads_files plans"),
-        ("toad", "toad", "reads_files writes_files terminals plans"),
-        ("vscode-acp-client", "vscode-acp-client", "reads_files writes_files terminals plans"),
-        ("vscode-acp-coder", "vscode-acp-coder", "reads_files writes_files terminals forms plans compaction notices"),
-    ],
-)
-def test_a_recorded_client_gets_the_plan_it_needs(client, name, able):
+@pytest.mark.parametrize(("client", "name", "able", "corrected"), RECORDED)
+def test_a_recorded_client_gets_the_plan_it_needs_and_is_told_why(client, name, able, corrected):
     plan = recorded_plan(client)
-    assert plan.name == name
+    assert (plan.name, plan.corrected) == (name, corrected)
     fields = (*SWITCHES, "compaction", "notices")
     assert {field for field in fields if getattr(plan, field)} == set(able.split())
-
-
-def test_every_recorded_client_is_in_the_table_above():
-    assert len(list(CAPTURED.glob("acp-*.json"))) == 6
-
-
-@pytest.mark.parametrize("client", ["acpx", "toad", "vscode-acp-client", "vscode-acp-coder"])
-def test_a_client_without_quirks_is_taken_at_its_word(client):
-    assert recorded_plan(client).corrected == ()
-
-
-def test_the_plan_of_marimo_says_why_it_writes_no_files():
-    (words,) = rendering_plan(captured("marimo").client_capabilities).corrected
-    assert words == f"writes files: no ({PROFILES[UNNAMED].why})"
-    assert "marimo" in words
-
-
-def test_the_plan_of_codecompanion_says_why_no_plans_are_sent():
-    assert recorded_plan("codecompanion").corrected == ("plans: no (it does not draw plans)",)
-
-
-# --- names ---------------------------------------------------------------------------------------------------------
+    assert "marimo" in PROFILES[UNNAMED].why
+    assert len(list(CAPTURED.glob("acp-*.json"))) == len(RECORDED)
 
 
 @pytest.mark.parametrize("name", ["CodeCompanion.nvim", "codecompanion.nvim", "CODECOMPANION.NVIM"])
@@ -109,20 +86,14 @@ def test_a_client_without_a_name_has_a_row_of_its_own(info):
     assert (plan.name, plan.reads_files, plan.writes_files) == (UNNAMED, True, False)
 
 
-def test_an_unnamed_client_with_terminals_is_not_the_one_that_is_known():
-    assert rendering_plan(ALL).writes_files
-    assert rendering_plan(ALL).corrected == ()
-
-
 def test_a_client_that_nobody_knows_is_taken_at_its_word():
     plan = rendering_plan(ALL, named("brand-new"))
     assert all(switches(plan).values())
     assert plan.compaction
     assert plan.notices
     assert plan.corrected == ()
-
-
-def test_a_form_needs_a_client_that_offers_forms():
+    assert rendering_plan(ALL).writes_files
+    assert rendering_plan(ALL).corrected == ()
     url = acp.ClientCapabilities(elicitation=acp.ElicitationCapabilities(url=acp.ElicitationUrlCapabilities()))
     assert not rendering_plan(url, named("x")).forms
 
@@ -130,9 +101,6 @@ def test_a_form_needs_a_client_that_offers_forms():
 @pytest.mark.parametrize("value", [False, None, 1, "yes", {}])
 def test_only_a_plain_yes_offers_terminal_output(value):
     assert not rendering_plan(acp.ClientCapabilities(meta={"terminal_output": value}), named("x")).terminal_output
-
-
-# --- nothing is asked of a client that it did not offer -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("switch", ["reads_files", "writes_files", "terminals", "forms"])
@@ -156,9 +124,6 @@ def test_no_row_of_the_table_turns_on_what_was_not_offered(switch, monkeypatch):
     assert switches(rendering_plan(NOTHING, named("x"))) == {**said, "terminal_output": switch == "terminal_output"}
 
 
-# --- what the user says ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("switch", SWITCHES)
 def test_the_person_turns_off_one_thing_and_nothing_else(switch):
     plan = rendering_plan(ALL, named("x"), {"x": ClientProfileConfig(**{switch: False})})
@@ -166,35 +131,23 @@ def test_the_person_turns_off_one_thing_and_nothing_else(switch):
     assert plan.corrected == (f"{switch.replace('_', ' ')}: no (`clients.x.{switch}`)",)
 
 
-def test_the_person_counts_more_than_the_table():
+def test_the_persons_words_count_more_than_the_table_for_their_client_alone():
     plan = rendering_plan(FILES, None, {UNNAMED: ClientProfileConfig(writes_files=True)})
     assert plan.writes_files
     assert plan.corrected[-1] == "writes files: yes (`clients.unnamed.writes_files`)"
-
-
-def test_a_dot_in_the_name_is_a_dash_in_the_configuration():
     own = {"codecompanion-nvim": ClientProfileConfig(plans=True, reads_files=False)}
     plan = rendering_plan(FILES, named("CodeCompanion.nvim"), own)
     assert plan.plans
     assert not plan.reads_files
-
-
-def test_words_for_another_client_count_for_nothing():
     assert rendering_plan(ALL, named("x"), {"y": ClientProfileConfig(plans=False)}).plans
-
-
-def test_to_say_what_holds_anyway_corrects_nothing():
     assert rendering_plan(ALL, named("x"), {"x": ClientProfileConfig(plans=True, terminals=True)}).corrected == ()
 
 
-def test_the_configuration_file_names_clients(tmp_path):
+def test_the_configuration_file_names_clients_and_no_word_that_none_has(tmp_path):
     settings = from_file(tmp_path, "[clients.codecompanion-nvim]\nreads_files = false\n[clients.toad]\nplans = false\n")
     assert not rendering_plan(FILES, named("CodeCompanion.nvim"), settings).reads_files
     assert not rendering_plan(ALL, named("Toad"), settings).plans
     assert rendering_plan(ALL, named("acpx"), settings).plans
-
-
-def test_a_word_that_no_client_has_is_refused_with_its_place(tmp_path):
     with pytest.raises(ConfigError, match="clients.toad"):
         from_file(tmp_path, "[clients.toad]\nwrites = false\n")
 

@@ -197,9 +197,6 @@ class TestEveryTransport:
             assert await two.read() == b"still there"
 
 
-# --- descriptors -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("what", ["a read", "a write"])
 async def test_closed_stdout_ends_what_waits(what: str, fds: Any) -> None:
     """[END-4]"""
@@ -298,7 +295,6 @@ async def test_terminal_as_stdin_and_stdout(fds: Any) -> None:
 
 async def test_connection_over_pipes_ends_with_its_input(fds: Any) -> None:
     """[END-1]"""
-
     in_read, in_write = fds(*os.pipe())
     out_read, out_write = fds(*os.pipe())
     os.write(in_write, b'{"jsonrpc":"2.0","id":1,"method":"echo","params":"x"}\n')

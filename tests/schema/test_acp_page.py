@@ -31,16 +31,13 @@ def updates(variants: list[Any]) -> set[str]:
     return {each["properties"]["sessionUpdate"]["const"] for each in variants}
 
 
-def test_the_page_has_what_the_schemas_have():
+def test_the_page_has_what_the_schemas_have_and_says_what_is_served():
     found = rows()
     stable = methods(STABLE) | updates(STABLE["SessionUpdate"]["oneOf"])
     drafts = methods(DRAFTS["$defs"]) | updates(DRAFTS["variants"]["SessionUpdate"])
     assert {name for name, row in found.items() if row[0] == "stable"} == stable
     assert drafts <= {name for name, row in found.items() if row[0] == "draft"}
     assert all(found[name][1] for name in stable)  # Since when.
-
-
-def test_the_page_says_what_this_agent_serves():
     served = {"initialize", "session/cancel", *Agent()._methods, *acp.PROTOCOL_METHODS, *lsp_types.NOTIFICATIONS}
     assert {name for name, row in rows("Asked of the agent").items() if not row[2].startswith("no")} == served
     assert {*acp.CLIENT_METHODS, *lsp_types.METHODS} == rows("Asked of the client").keys()

@@ -37,19 +37,16 @@ WRONG: list[tuple[str, object, str]] = [
     ("session/prompt", None, "missing required field `sessionId` at `$`"),
     ("session/prompt", ["s", []], "$: expected object, got array"),
     (
-        "session/prompt",
-        prompt({"type": "resource", "resource": {"uri": "u"}}),
+        "session/prompt", prompt({"type": "resource", "resource": {"uri": "u"}}),
         "missing required field `text` or `blob` at `$.prompt[0].resource`",
     ),
     (
-        "session/prompt",
-        prompt({"type": "resource", "resource": {"uri": "u", "blob": 3}}),
+        "session/prompt", prompt({"type": "resource", "resource": {"uri": "u", "blob": 3}}),
         "$.prompt[0].resource.blob: expected str, got int",
     ),
     ("session/new", servers(STDIO, {**STDIO, "command": 3}), "$.mcpServers[1].command: expected str, got int"),
     (
-        "session/new",
-        servers({**STDIO, "env": [{"name": "A"}]}),
+        "session/new", servers({**STDIO, "env": [{"name": "A"}]}),
         "missing required field `value` at `$.mcpServers[0].env[0]`",
     ),
     ("session/new", servers({"name": "a"}), "missing required field `command` at `$.mcpServers[0]`"),
@@ -64,7 +61,7 @@ WRONG: list[tuple[str, object, str]] = [
     ("initialize", {"protocolVersion": None}, "$.protocolVersion: expected int, got null"),
     ("initialize", {"protocolVersion": -1}, "$.protocolVersion: expected int >= 0"),
     ("initialize", {"protocolVersion": 65536}, "$.protocolVersion: expected int <= 65535"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("method", "params", "problem"), WRONG)
@@ -75,15 +72,11 @@ def test_the_message_names_the_place_and_what_was_expected(method: str, params: 
     assert caught.value.message == f"Invalid params: {problem}"
 
 
-@pytest.mark.parametrize(
-    ("params", "problem"),
-    [
-        ({"line": -1}, "$.line: expected int >= 0"),
-        ({"line": 2**32}, "$.line: expected int <= 4294967295"),
-        ({"limit": True}, "$.limit: expected int | null, got bool"),
-        ({"limit": 1.5}, "$.limit: expected int | null, got float"),
-    ],
-)
+@pytest.mark.parametrize(("params", "problem"), [
+    ({"line": -1}, "$.line: expected int >= 0"), ({"line": 2**32}, "$.line: expected int <= 4294967295"),
+    ({"limit": True}, "$.limit: expected int | null, got bool"),
+    ({"limit": 1.5}, "$.limit: expected int | null, got float"),
+])  # fmt: skip
 def test_line_numbers_are_unsigned_32_bit(params: dict[str, Any], problem: str) -> None:
     with pytest.raises(InvalidParams) as caught:
         decode_params("fs/read_text_file", {"sessionId": "s", "path": "/a", **params}, "client")
@@ -116,21 +109,15 @@ def test_a_null_result_means_done(method: str) -> None:
     assert decode_result(method, None, "agent") == acp.AGENT_METHODS[method].result()
 
 
-def test_a_null_result_is_malformed_where_something_is_required() -> None:
+def test_a_missing_result_is_malformed_and_one_of_a_notification_our_own_mistake() -> None:
     assert decode_result("fs/write_text_file", None, "client") == acp.WriteTextFileResponse()
     with pytest.raises(MalformedResult) as caught:
         decode_result("fs/read_text_file", None, "client")
     assert isinstance(caught.value, AgentError)
     assert str(caught.value) == "Malformed result of fs/read_text_file: missing required field `content` at `$`"
-
-
-def test_a_result_of_a_notification_is_our_own_mistake() -> None:
     for method in ("session/cancel", "session/nap"):
         with pytest.raises(LocalProtocolError):
             decode_result(method, {}, "agent")
-
-
-# --- leniency
 
 
 def capabilities(given: object) -> acp.ClientCapabilities:
@@ -148,12 +135,10 @@ def test_wrong_capabilities_count_as_unsupported(given: object) -> None:
 
 def test_one_wrong_capability_does_not_hide_the_others() -> None:
     given = {
-        "fs": {"readTextFile": True, "writeTextFile": "true"},
-        "terminal": 1,
+        "fs": {"readTextFile": True, "writeTextFile": "true"}, "terminal": 1,
         "session": {"configOptions": {"boolean": False}, "compaction": {}, "notices": True},
-        "elicitation": {"form": {"_meta": 4}, "url": 5},
-        "_meta": "garbage",
-    }
+        "elicitation": {"form": {"_meta": 4}, "url": 5}, "_meta": "garbage",
+    }  # fmt: skip
     assert capabilities(given) == acp.ClientCapabilities(
         fs=acp.FileSystemCapabilities(read_text_file=True),
         session=acp.ClientSessionCapabilities(
@@ -163,17 +148,14 @@ def test_one_wrong_capability_does_not_hide_the_others() -> None:
     )
 
 
-def test_a_wrong_meta_is_dropped_anywhere() -> None:
+def test_a_wrong_meta_is_dropped_and_null_lists_are_empty() -> None:
     params = {"sessionId": "s", "prompt": [{**TEXT, "_meta": 3, "annotations": {"_meta": []}}], "_meta": "x"}
     request = decode_params("session/prompt", params, "agent")
     assert request == acp.PromptRequest(
         session_id="s", prompt=[acp.TextContent(text="t", annotations=acp.Annotations())]
     )
-
-
-def test_null_lists_are_empty_but_wrong_lists_are_wrong() -> None:
-    params = {"cwd": "/p", "mcpServers": None, "additionalDirectories": None}
-    assert decode_params("session/new", params, "agent") == acp.NewSessionRequest(cwd="/p", mcp_servers=[])
+    nulls = {"cwd": "/p", "mcpServers": None, "additionalDirectories": None}
+    assert decode_params("session/new", nulls, "agent") == acp.NewSessionRequest(cwd="/p", mcp_servers=[])
     value = decode_params("session/new", servers({**STDIO, "args": None, "env": None}), "agent")
     assert value.mcp_servers == [acp.McpServerStdio(name="a", command="b", args=[], env=[])]
     with pytest.raises(InvalidParams, match=r"\$\.additionalDirectories: expected array, got str"):
@@ -184,31 +166,20 @@ def update(**given: Any) -> Any:
     return decode_params("session/update", {"sessionId": "s", "update": given}, "client").update
 
 
-def test_wrong_items_are_skipped() -> None:
+def test_wrong_items_kinds_and_options_are_skipped() -> None:
     entry = {"content": "c", "priority": "low", "status": "pending"}
     plan = update(sessionUpdate="plan", entries=[entry, 3, {**entry, "status": "asleep"}, {**entry, "_meta": 1}])
     assert plan.entries == [acp.PlanEntry(content="c", priority="low", status="pending")] * 2
     assert update(sessionUpdate="plan", entries="none").entries == []
-
-
-def test_an_unknown_kind_of_tool_call_gives_way_to_the_default() -> None:
     call = update(
-        sessionUpdate="tool_call",
-        toolCallId="t",
-        title="T",
-        kind="dance",
-        status=None,
-        content=[{"type": "content", "content": TEXT}, {"type": "hologram"}],
-        locations=[{"path": "/a", "line": -1}],
-    )
+        sessionUpdate="tool_call", toolCallId="t", title="T", kind="dance", status=None,
+        content=[{"type": "content", "content": TEXT}, {"type": "hologram"}], locations=[{"path": "/a", "line": -1}],
+    )  # fmt: skip
     assert call.kind is UNSET
     assert call.status is UNSET
     assert call.content == [acp.Content(content=acp.TextContent(text="t"))]
     assert call.locations == [acp.ToolCallLocation(path="/a")]
     assert update(sessionUpdate="tool_call_update", toolCallId="t", kind="dance").kind is UNSET
-
-
-def test_wrong_options_of_a_group_are_skipped() -> None:
     group = {"group": "g", "name": "G", "options": [1, {"value": "v", "name": "n", "description": 4}]}
     option = {"id": "i", "name": "n", "type": "select", "currentValue": "v", "options": [group], "category": 5}
     value = decode_result("session/set_config_option", {"configOptions": [option, {"type": "dial"}]}, "agent")
@@ -224,20 +195,14 @@ def test_wrong_options_of_a_group_are_skipped() -> None:
             ],
         )
     ]
-
-
-def test_the_wrong_type_of_an_elicitation_schema_is_overlooked() -> None:
     params = {"mode": "form", "message": "m", "sessionId": "s", "requestedSchema": {"type": 5, "title": "T"}}
     assert decode_params("elicitation/create", params, "client").requested_schema == acp.ElicitationSchema(title="T")
 
 
-def test_reading_changes_nothing_in_the_document() -> None:
+def test_reading_changes_nothing_and_paths_are_those_of_the_document() -> None:
     params = {"protocolVersion": 1, "clientCapabilities": {"terminal": "x", "_meta": 3}}
     decode_params("initialize", params, "agent")
     assert params == {"protocolVersion": 1, "clientCapabilities": {"terminal": "x", "_meta": 3}}
-
-
-def test_the_path_is_that_of_the_document_after_a_repair() -> None:
     params = {"cwd": "/p", "_meta": 4, "mcpServers": [{**STDIO, "_meta": 5}, {**STDIO, "args": [1]}]}
     with pytest.raises(InvalidParams, match=r"\$\.mcpServers\[1\]\.args\[0\]: expected str, got int"):
         decode_params("session/new", params, "agent")

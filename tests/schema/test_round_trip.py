@@ -98,11 +98,18 @@ def sample_struct(struct: type[AcpObject], full: bool) -> AcpObject:
     return struct(**wanted)
 
 
-def test_every_method_of_the_schema_has_messages() -> None:
+def test_every_method_has_messages_and_every_object_a_struct() -> None:
     assert set(MESSAGES["agent"]) == set(AGENT_METHODS)
     assert set(MESSAGES["client"]) == set(CLIENT_METHODS)
     methods = {schema["x-method"] for schema in DEFS.values() if "x-method" in schema}
     assert methods == {*AGENT_METHODS, *CLIENT_METHODS, *PROTOCOL_METHODS}
+    envelopes = {"AgentRequest", "AgentNotification", "ClientRequest", "ClientNotification"}
+    inlined = {"ElicitationSessionScope", "ElicitationRequestScope", "ElicitationAcceptAction"}
+    objects = {name for name, schema in DEFS.items() if schema.get("type") == "object"}
+    markers = {name for name in objects if set(DEFS[name].get("properties", ())) == {"_meta"}}
+    assert objects - envelopes - inlined - markers - set(UNIONS) <= set(STRUCTS)
+    assert written(acp.ToolCallUpdate(tool_call_id="t")) == {"toolCallId": "t"}
+    assert written(acp.ToolCallProgress(tool_call_id="t")) == {"sessionUpdate": "tool_call_update", "toolCallId": "t"}
 
 
 @pytest.mark.parametrize(("side", "method"), SENT)
@@ -156,19 +163,6 @@ def test_every_variant_of_a_union_is_told_from_the_others(name: str) -> None:
             document = written(value)
             validator(name).validate(document)
             assert msgspec.convert(document, UNIONS[name], dec_hook=decode._read_untagged) == value
-
-
-def test_every_object_definition_has_a_struct() -> None:
-    envelopes = {"AgentRequest", "AgentNotification", "ClientRequest", "ClientNotification"}
-    inlined = {"ElicitationSessionScope", "ElicitationRequestScope", "ElicitationAcceptAction"}
-    objects = {name for name, schema in DEFS.items() if schema.get("type") == "object"}
-    markers = {name for name in objects if set(DEFS[name].get("properties", ())) == {"_meta"}}
-    assert objects - envelopes - inlined - markers - set(UNIONS) <= set(STRUCTS)
-
-
-def test_a_tool_call_for_permission_carries_no_update_tag() -> None:
-    assert written(acp.ToolCallUpdate(tool_call_id="t")) == {"toolCallId": "t"}
-    assert written(acp.ToolCallProgress(tool_call_id="t")) == {"sessionUpdate": "tool_call_update", "toolCallId": "t"}
 
 
 def test_absent_null_and_given_stay_apart_in_patches() -> None:

@@ -52,10 +52,8 @@ HTTP = {"name": "a", "url": "https://a", "headers": [{"name": "X", "value": "y"}
 STDIO = {"name": "a", "command": "b", "args": ["c"], "env": [{"name": "X", "value": "y"}]}
 
 VARIANTS = [
-    (server, {"type": "http", **HTTP}, acp.McpServerHttp),
-    (server, {"type": "sse", **HTTP}, acp.McpServerSse),
-    (server, STDIO, acp.McpServerStdio),
-    (resource, {"uri": "u", "text": "t"}, acp.TextResourceContents),
+    (server, {"type": "http", **HTTP}, acp.McpServerHttp), (server, {"type": "sse", **HTTP}, acp.McpServerSse),
+    (server, STDIO, acp.McpServerStdio), (resource, {"uri": "u", "text": "t"}, acp.TextResourceContents),
     (resource, {"uri": "u", "blob": "t"}, acp.BlobResourceContents),
     (auth_method, {"id": "i", "name": "n"}, acp.AuthMethodAgent),
     (auth_method, {"type": "terminal", "id": "i", "name": "n"}, acp.AuthMethodTerminal),
@@ -66,7 +64,7 @@ VARIANTS = [
     (form_property, {"type": "array", "items": {"type": "string", "enum": ["a"]}}, acp.MultiSelectPropertySchema),
     (multi_select_items, {"type": "string", "enum": ["a"]}, acp.StringMultiSelectItems),
     (multi_select_items, {"anyOf": [{"const": "a", "title": "A"}]}, acp.TitledMultiSelectItems),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("read", "document", "variant"), VARIANTS)
@@ -82,15 +80,12 @@ def test_an_instance_of_a_variant_is_an_instance_of_its_union() -> None:
     assert not isinstance(value, acp.AuthMethod)
 
 
-@pytest.mark.parametrize(
-    ("read", "document", "variant"),
-    [
-        (server, {**STDIO, "type": "stdio"}, acp.McpServerStdio),
-        (auth_method, {"type": "agent", "id": "i", "name": "n"}, acp.AuthMethodAgent),
-        (auth_method, {"type": "env_var", "id": "i", "name": "n"}, acp.AuthMethodAgent),
-        (resource, {"uri": "u", "text": None, "blob": "b"}, acp.BlobResourceContents),
-    ],
-)
+@pytest.mark.parametrize(("read", "document", "variant"), [
+    (server, {**STDIO, "type": "stdio"}, acp.McpServerStdio),
+    (auth_method, {"type": "agent", "id": "i", "name": "n"}, acp.AuthMethodAgent),
+    (auth_method, {"type": "env_var", "id": "i", "name": "n"}, acp.AuthMethodAgent),
+    (resource, {"uri": "u", "text": None, "blob": "b"}, acp.BlobResourceContents),
+])  # fmt: skip
 def test_more_than_the_schema_asks_for_is_read_too(read: Any, document: dict[str, Any], variant: type) -> None:
     assert type(read(document)) is variant
 
@@ -110,15 +105,10 @@ def test_select_options_are_flat_or_grouped() -> None:
     assert select_options([]) == []
 
 
-@pytest.mark.parametrize(
-    ("given", "value"),
-    [
-        ({"value": "big"}, "big"),
-        ({"type": "boolean", "value": True}, True),
-        ({"type": "boolean", "value": False}, False),
-        ({"type": "a type of the future", "value": "x"}, "x"),
-    ],
-)
+@pytest.mark.parametrize(("given", "value"), [
+    ({"value": "big"}, "big"), ({"type": "boolean", "value": True}, True), ({"type": "boolean", "value": False}, False),
+    ({"type": "a type of the future", "value": "x"}, "x"),
+])  # fmt: skip
 def test_a_config_option_is_set_to_a_word_or_a_boolean(given: dict[str, Any], value: object) -> None:
     params = {"sessionId": "s", "configId": "c", **given}
     request = decode_params("session/set_config_option", params, "agent")
@@ -138,9 +128,7 @@ URL = {"mode": "url", "message": "m", "elicitationId": "e", "url": "https://exam
 
 @pytest.mark.parametrize("scope", [{"sessionId": "s"}, {"sessionId": "s", "toolCallId": "t"}, {"requestId": 4}])
 @pytest.mark.parametrize(("document", "variant"), [(FORM, acp.ElicitationFormMode), (URL, acp.ElicitationUrlMode)])
-def test_an_elicitation_is_a_form_or_a_url_of_a_session_or_a_request(
-    document: dict[str, Any], variant: type, scope: dict[str, Any]
-) -> None:
+def test_an_elicitation_is_of_a_session_or_a_request(document: dict[str, Any], variant: type, scope: dict[str, Any]):
     value = decode_params("elicitation/create", {**document, **scope, **META}, "client")
     assert type(value) is variant
     given = json.loads(msgspec.json.encode(value))
@@ -148,9 +136,12 @@ def test_an_elicitation_is_a_form_or_a_url_of_a_session_or_a_request(
     assert given == {key: part for key, part in (document | scope | META).items() if key != "requestedSchema"}
 
 
-def test_an_elicitation_needs_a_scope() -> None:
+def test_an_elicitation_needs_a_scope_and_its_content_keeps_its_types() -> None:
     with pytest.raises(InvalidParams, match="one of `sessionId` and `requestId` is required"):
         decode_params("elicitation/create", FORM, "client")
+    content = {"a": "1", "b": 1, "c": 1.5, "d": True, "e": ["x"]}
+    value = decode_result("elicitation/create", {"action": "accept", "content": content}, "client")
+    assert [type(part) for part in value.content.values()] == [str, int, float, bool, list]
 
 
 @pytest.mark.parametrize("action", ["accept", "decline", "cancel", "an action of the future"])
@@ -160,29 +151,19 @@ def test_every_answer_to_an_elicitation_is_read(action: str) -> None:
     assert json.loads(msgspec.json.encode(value)) == {"action": action, **META}
 
 
-def test_content_of_an_elicitation_keeps_its_types() -> None:
-    content = {"a": "1", "b": 1, "c": 1.5, "d": True, "e": ["x"]}
-    value = decode_result("elicitation/create", {"action": "accept", "content": content}, "client")
-    assert [type(part) for part in value.content.values()] == [str, int, float, bool, list]
-
-
-@pytest.mark.parametrize(
-    ("outcome", "value"),
-    [
-        ({"outcome": "cancelled"}, acp.CancelledPermissionOutcome()),
-        ({"outcome": "selected", "optionId": "o"}, acp.SelectedPermissionOutcome(option_id="o")),
-    ],
-)
+@pytest.mark.parametrize(("outcome", "value"), [
+    ({"outcome": "cancelled"}, acp.CancelledPermissionOutcome()),
+    ({"outcome": "selected", "optionId": "o"}, acp.SelectedPermissionOutcome(option_id="o")),
+])  # fmt: skip
 def test_a_permission_is_cancelled_or_selected(outcome: dict[str, Any], value: object) -> None:
     assert decode_result("session/request_permission", {"outcome": outcome}, "client").outcome == value
 
 
 def test_chunks_of_user_agent_and_thought_are_three_types() -> None:
     for tag, variant in (
-        ("user_message_chunk", acp.UserMessageChunk),
-        ("agent_message_chunk", acp.AgentMessageChunk),
+        ("user_message_chunk", acp.UserMessageChunk), ("agent_message_chunk", acp.AgentMessageChunk),
         ("agent_thought_chunk", acp.AgentThoughtChunk),
-    ):
+    ):  # fmt: skip
         update = {"sessionUpdate": tag, "content": {"type": "text", "text": "t"}}
         value = decode_params("session/update", {"sessionId": "s", "update": update}, "client").update
         assert value == variant(content=acp.TextContent(text="t"))

@@ -30,9 +30,6 @@ def ids(store: SessionStore, **rest: object) -> list[str]:
     return [found.id for found in store.sessions(**query)]  # type: ignore[arg-type]
 
 
-# --- sessions ----------------------------------------------------------------------------------------------------
-
-
 def test_what_was_created_is_there_in_full(store: SessionStore, opened: Open) -> None:
     made = SessionRecord(
         "s", "/p", ("/a", "/b ü"), "Title", "2024-01-01T00:00:00Z", "2024-01-02T00:00:00Z", "code", "m", "low", 3
@@ -42,27 +39,25 @@ def test_what_was_created_is_there_in_full(store: SessionStore, opened: Open) ->
     assert opened().get("s") == made, "also for another connection"
 
 
-def test_times_are_set_where_none_are_given(store: SessionStore) -> None:
+def test_a_session_has_its_times_and_cannot_be_created_twice(store: SessionStore) -> None:
     store.create(record("s"))
     found = store.get("s")
     assert found is not None
     assert found.created_at == found.updated_at
     assert found.created_at.endswith("Z")
-
-
-def test_an_unknown_session_is_none(store: SessionStore) -> None:
-    assert store.get("unknown") is None
-    assert store.entries("unknown") == []
-    assert store.delete("unknown") is False
-
-
-def test_a_session_cannot_be_created_twice(store: SessionStore) -> None:
-    store.create(record("s"))
     with pytest.raises(StoreError):
         store.create(record("s", title="other"))
     found = store.get("s")
     assert found is not None
     assert found.title is None
+
+
+def test_an_unknown_session_is_none_and_a_change_makes_none(store: SessionStore) -> None:
+    assert store.get("unknown") is None
+    assert store.entries("unknown") == []
+    assert store.delete("unknown") is False
+    store.change("gone", title="x")
+    assert store.get("gone") is None
 
 
 def test_a_change_changes_what_is_given_and_the_time(store: SessionStore) -> None:
@@ -80,30 +75,17 @@ def test_a_change_changes_what_is_given_and_the_time(store: SessionStore) -> Non
     assert (found.turns, found.title) == (2, "")
 
 
-def test_a_change_of_a_session_that_is_gone_makes_none(store: SessionStore) -> None:
-    store.change("gone", title="x")
-    assert store.get("gone") is None
-
-
-def test_lists_are_newest_first_and_move_with_changes(store: SessionStore) -> None:
+def test_lists_are_of_sessions_with_a_turn_newest_first_and_of_one_folder(store: SessionStore) -> None:
     used(store, "a", "b", "c")
     assert ids(store) == ["c", "b", "a"]
     store.change("a", title="x")
     assert ids(store) == ["a", "c", "b"]
-
-
-def test_sessions_without_a_turn_are_listed_only_when_included(store: SessionStore) -> None:
-    used(store, "a")
     store.create(record("empty"))
     store.create(record("other"))
-    assert ids(store) == ["a"]
-    assert ids(store, include={"empty", "unknown"}) == ["empty", "a"]
-
-
-def test_lists_can_be_limited_to_a_folder(store: SessionStore) -> None:
-    used(store, "a", cwd="/one")
-    used(store, "b", cwd="/two")
-    assert ids(store, cwd="/one") == ["a"]
+    assert ids(store) == ["a", "c", "b"]
+    assert ids(store, include={"empty", "unknown"}) == ["empty", "a", "c", "b"]
+    used(store, "elsewhere", cwd="/one")
+    assert ids(store, cwd="/one") == ["elsewhere"]
     assert ids(store, cwd="/on") == []
 
 
@@ -131,9 +113,6 @@ def test_deleting_takes_the_log_with_it(store: SessionStore) -> None:
     assert store.entries("a") == [], "a new session of the same id begins empty"
 
 
-# --- log ---------------------------------------------------------------------------------------------------------
-
-
 def test_entries_come_back_in_order_byte_for_byte(store: SessionStore, opened: Open) -> None:
     used(store, "a", "b")
     kept = [LogEntry("update", "ü".encode()), LogEntry("message", b"\x00\xff"), LogEntry("reset", b"[]")]
@@ -145,9 +124,7 @@ def test_entries_come_back_in_order_byte_for_byte(store: SessionStore, opened: O
     assert opened().entries("a") == kept
 
 
-async def test_what_sessions_store_at_one_moment_is_each_ones_own_and_a_deleted_one_fails_alone(
-    store: SessionStore, opened: Open
-) -> None:
+async def test_what_sessions_store_at_once_is_each_ones_own_and_a_deleted_one_fails(store: SessionStore, opened: Open):
     told: dict[str, Any] = {}
 
     def tell(name: str, places: Sequence[int] | None, error: BaseException | None) -> None:
@@ -189,9 +166,6 @@ def test_a_deleted_session_takes_no_more_entries_and_keeps_none(store: SessionSt
     assert len(store.entries("b")) == 1, "a refused append leaves the store usable"
 
 
-# --- permissions -------------------------------------------------------------------------------------------------
-
-
 def test_answers_are_remembered_for_their_project(store: SessionStore, opened: Open) -> None:
     store.remember("/p", "bash", "bash cargo test", "allow")
     store.remember("/p", "edit", "edit *", "reject")
@@ -201,35 +175,26 @@ def test_answers_are_remembered_for_their_project(store: SessionStore, opened: O
     assert store.permissions("/") == []
 
 
-def test_a_later_answer_replaces_the_earlier_one(store: SessionStore) -> None:
+def test_answers_are_replaced_revoked_and_kept_when_sessions_are_deleted(store: SessionStore) -> None:
     store.remember("/p", "bash", "x", "allow")
     first = store.permissions("/p")
     store.remember("/p", "bash", "x", "reject")
     second = store.permissions("/p")
     assert [answer.decision for answer in second] == ["reject"]
     assert [answer.id for answer in second] == [answer.id for answer in first]
-
-
-def test_answers_can_be_revoked_within_their_project(store: SessionStore) -> None:
     store.remember("/p", "bash", "x", "allow")
     (answer,) = store.permissions("/p")
     assert store.revoke("/other", answer.id) is False
     assert store.revoke("/p", answer.id + 1) is False
     assert store.revoke("/p", answer.id) is True
     assert store.permissions("/p") == []
-
-
-def test_deleting_sessions_keeps_the_answers(store: SessionStore) -> None:
     used(store, "a")
     store.remember("/project", "bash", "x", "allow")
     store.delete("a")
     assert len(store.permissions("/project")) == 1
 
 
-# --- two at once -------------------------------------------------------------------------------------------------
-
-
-def test_two_connections_see_each_other(opened: Open) -> None:
+def test_two_connections_see_each_other_and_may_be_closed_twice(opened: Open) -> None:
     one, two = opened(), opened()
     used(one, "a")
     two.append("a", [LogEntry("update", b"1")])
@@ -237,9 +202,6 @@ def test_two_connections_see_each_other(opened: Open) -> None:
     assert [entry.payload for entry in two.entries("a")] == [b"1", b"2"]
     two.delete("a")
     assert one.get("a") is None
-
-
-def test_closing_twice_is_fine(opened: Open) -> None:
     store = opened()
     store.close()
     store.close()

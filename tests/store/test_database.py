@@ -107,15 +107,12 @@ def test_a_database_of_another_program_is_left_as_it_is(tmp_path: Path) -> None:
     assert database.read_bytes() == content
 
 
-def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
+def test_an_empty_file_becomes_a_store_which_is_for_its_owner_only(tmp_path: Path) -> None:
     database = tmp_path / "s.db"
     database.touch()
     with closing(sqlite_store(database)) as store:
         store.create(SessionRecord("s", "/x"))
         assert store.get("s") is not None
-
-
-def test_the_store_is_for_its_owner_only(tmp_path: Path) -> None:
     database = tmp_path / "new" / "s.db"
     with closing(sqlite_store(database)) as store:
         store.create(SessionRecord("s", "/x"))
@@ -124,19 +121,13 @@ def test_the_store_is_for_its_owner_only(tmp_path: Path) -> None:
     assert stat.S_IMODE(database.parent.stat().st_mode) == 0o700
 
 
-def test_a_folder_that_cannot_be_made_is_told_in_words(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_written_or_read_is_told_in_words(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="cannot be created"):
         sqlite_store(tmp_path / "file" / "s.db")
-
-
-def test_a_folder_in_its_place_is_told_in_words(tmp_path: Path) -> None:
     (tmp_path / "s.db").mkdir()
     with pytest.raises(StoreError, match=r"s\.db: "):
         sqlite_store(tmp_path / "s.db")
-
-
-def test_a_folder_that_cannot_be_written_is_told_in_words(tmp_path: Path) -> None:
     locked = Path("/sys/kernel")  # where even root may make nothing
     if os.geteuid() != 0:
         locked = tmp_path / "locked"

@@ -51,14 +51,11 @@ def test_what_was_said_and_what_tools_printed_is_found(store: SessionStore) -> N
     assert found(store, "CELL") == ["a"], "the beginning of a word is enough, in any case"
 
 
-def test_a_message_that_came_in_pieces_is_one(store: SessionStore) -> None:
+def test_what_was_said_and_printed_is_found_in_whole_with_its_surroundings(store: SessionStore) -> None:
     talk(store, "a", *(said(piece) for piece in ("The cat", "hed", "ral is in Co", "logne.")))
     (hit,) = store.history.search("cathedral cologne")
     assert "cathedral is in Cologne" in hit.snippet
     assert store.page("a", 0, 1)[0][0] == hit.seq
-
-
-def test_a_hit_shows_the_words_in_their_surroundings(store: SessionStore) -> None:
     talk(store, "a", said("x " * 500 + "the needle is here " + "y " * 500))
     (hit,) = store.history.search("needle")
     assert "the needle is here" in hit.snippet and len(hit.snippet) < 200
@@ -104,19 +101,13 @@ def test_a_deleted_session_is_not_found(store: SessionStore) -> None:
     assert found(store, "secret") == []
 
 
-def test_no_query_is_syntax(store: SessionStore) -> None:
+def test_words_of_all_kinds_are_found_and_no_query_is_syntax(store: SessionStore) -> None:
     talk(store, "a", said("some text a b x y"))
     for words in ('"', "'", "* OR (", "a:b", "NEAR(x y)", "& | ! <->", "\\", "%", "\ud800", "\0", "", "-"):
         store.history.search(words)
-
-
-def test_words_of_all_kinds_are_found(store: SessionStore) -> None:
     talk(store, "a", said("Größe GRÖSSE 日本語 snake_case see https://example.com/x and v1.2"))
     for words in ("größe", "GRÖSSE", "日本語", "snake_case", "example.com", "v1.2"):
         assert found(store, words) == ["a"], words
-
-
-def test_strange_entries_are_passed_over(store: SessionStore) -> None:
     entries = [LogEntry("update", payload) for payload in (b"null", b"{}", b"\xff", b'{"sessionUpdate": 7}', b"[1]")]
     strange = json.dumps({"sessionUpdate": "tool_call", "toolCallId": "x", "content": [1, {"a": 2}], "title": "odd"})
     talk(store, "a", *entries, LogEntry("update", strange.encode()), said("quince"))

@@ -32,15 +32,12 @@ def test_projects_do_not_see_each_other_but_all_see_what_belongs_to_none(store):
     assert store.memories.keys("/p", 5) == ["a"]
 
 
-def test_the_same_key_is_replaced_and_found_by_its_new_words_only(store):
+def test_the_same_key_is_replaced_and_what_was_forgotten_is_not_found(store):
     assert store.memories.store("/p", "k", "apple", "core") is False
     assert store.memories.store("/p", "k", "pear", "daily") is True
     assert store.memories.recall(("/p",), "apple", 5) == []
     (found,) = store.memories.recall(("/p",), "pear", 5)
     assert (found.key, found.content, found.category) == ("k", "pear", "daily")
-
-
-def test_what_was_forgotten_is_not_found(store):
     store.memories.store("/p", "k", "apple", "core")
     assert store.memories.forget("/q", "k") is False
     assert store.memories.forget("/p", "k") is True

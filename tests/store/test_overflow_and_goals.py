@@ -54,15 +54,12 @@ def test_an_entry_is_bounded_in_bytes_and_says_so(store: SessionStore, char: str
     assert len(part.text) == entry.chars
 
 
-def test_old_outputs_expire_and_new_ones_stay(store: SessionStore) -> None:
+def test_old_outputs_expire_and_lone_surrogates_are_replaced(store: SessionStore) -> None:
     old, new = (store.overflow.keep("s", "bash", text, 0) for text in ("old", "new"))
     store._db.change("UPDATE tool_overflow SET created_at = '2020-01-01T00:00:00.000000Z' WHERE id = ?", old.id)
     assert store.overflow.expire(7) == 1
     assert store.overflow.read("s", old.id, 0, 10) is None
     assert store.overflow.read("s", new.id, 0, 10) is not None
-
-
-def test_lone_surrogates_are_replaced(store: SessionStore) -> None:
     entry = store.overflow.keep("s", "bash", "a\ud83db", 0)
     part = store.overflow.read("s", entry.id, 0, 10)
     assert part is not None

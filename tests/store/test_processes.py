@@ -21,11 +21,9 @@ Place = tuple[str, str]
 
 def writer(place: Place, session: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.store.writer", *place, session],
-        stdout=subprocess.PIPE,
-        cwd=ROOT,
+        [sys.executable, "-m", "tests.store.writer", *place, session], stdout=subprocess.PIPE, cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    )  # fmt: skip
 
 
 def acknowledged(process: subprocess.Popen[bytes], count: int) -> list[int]:
@@ -49,17 +47,14 @@ def test_a_killed_writer_loses_nothing_it_acknowledged(place: Place) -> None:
         assert kept[-1] >= said[-1]
 
 
-def test_several_processes_write_at_once(place: Place) -> None:
+def test_several_processes_make_the_store_and_write_at_once(place: Place) -> None:
+    makers = [writer(place, f"s{number}") for number in range(4)]
+    assert all(acknowledged(process, 1)[0] == 0 for process in makers)
     writers = {name: writer(place, name) for name in ("a", "b", "c")}
     said = {name: acknowledged(process, 20) for name, process in writers.items()}
     with closing(open_at(place)) as store:
         for name, numbers in said.items():
             assert [int(entry.payload) for entry in store.entries(name)][: len(numbers)] == numbers
-
-
-def test_many_can_make_the_store_at_the_same_moment(place: Place) -> None:
-    writers = [writer(place, f"s{number}") for number in range(4)]
-    assert all(acknowledged(process, 1)[0] == 0 for process in writers)
 
 
 def test_a_title_with_lone_surrogates_is_kept_without_them(store: SessionStore) -> None:

@@ -64,9 +64,7 @@ def test_an_argument_of_the_program_may_be_one_of_a_call(tmp_path: Path) -> None
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="its instructions are x86-64's")
 @pytest.mark.parametrize("flags", [0, os.ST_NOEXEC], ids=["file", "in memory"])
-def test_a_program_is_placed_where_it_can_be_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: int
-) -> None:
+def test_a_program_is_placed_where_it_can_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: int):
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=flags))
     with ExitStack() as stack:
         path = placed(executable("x86_64", (Call(231, (7,), "go on"),)), tmp_path / "program", stack)

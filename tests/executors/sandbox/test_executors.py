@@ -88,9 +88,7 @@ async def test_what_the_person_allowed_outside_is_not(backend: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-async def test_place_holders_are_gone_when_the_command_has_ended_however_long_it_is_shown(
-    backend: str, tmp_path: Path
-) -> None:
+async def test_place_holders_are_gone_when_the_command_has_ended_however_long_it_is_shown(backend: str, tmp_path: Path):
     async with confined_stage(backend, tmp_path) as on:
         process = await on.executor.run(Command("ls -A", on.folder))
         assert (await process.wait()).exit_code == 0

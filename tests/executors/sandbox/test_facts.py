@@ -25,17 +25,13 @@ def careless(*options: str, script: str, env: dict[str, str] | None = None) -> s
 
 
 @needs_root
-def test_root_cannot_make_a_read_only_mount_writable_again(root_runner: Runner) -> None:
+def test_root_makes_no_mount_or_setting_of_the_kernel_writable_again(root_runner: Runner) -> None:
     script = "mount -o remount,rw,bind / && echo HIT"
     assert "HIT" in careless("--unshare-pid", script=script)
     for sandbox in BUBBLEWRAP:
         for place in ("/", "/usr", "/etc", ".git/config"):
             assert "HIT" not in root_runner.run(f"mount -o remount,rw,bind {place} && echo HIT", sandbox).out
-
-
-@needs_root
-def test_the_settings_of_the_kernel_are_read_only_without_any_power_too(root_runner: Runner) -> None:
-    """They belong to uid 0, which is who the command is: no power is needed to write them."""
+    # They belong to uid 0, which is who the command is: no power is needed to write them.
     script = "for f in /proc/sys/kernel/core_pattern /proc/irq/default_smp_affinity; do [ -w $f ] && echo HIT; done"
     control = subprocess.run(
         ["setpriv", "--inh-caps=-all", "--bounding-set=-all", "/bin/bash", "-c", script], capture_output=True, text=True
@@ -62,14 +58,10 @@ def test_the_first_process_shows_nothing_of_the_agents(run_as: Runner) -> None:
 
 
 @pytest.mark.parametrize("run_as", USERS, indirect=True)
-def test_no_descriptor_but_the_three_is_open(run_as: Runner) -> None:
+def test_only_three_descriptors_are_open_and_place_holders_go_with_the_command(run_as: Runner) -> None:
     for sandbox in ALL:
         done = run_as.run("exec /bin/ls /proc/self/fd", sandbox)
         assert done.out.split() == ["0", "1", "2", "3"], "3 is the listing itself"
-
-
-@pytest.mark.parametrize("run_as", USERS, indirect=True)
-def test_place_holders_are_there_while_the_command_runs_and_gone_after(run_as: Runner) -> None:
     for sandbox in BUBBLEWRAP:
         done = run_as.run("ls -A; git status --porcelain 2>&1", sandbox)
         assert {".mcp.json", ".config"} <= set(done.out.split())

@@ -161,13 +161,8 @@ async def test_a_plain_request_with_a_zero_in_its_path_does_not_leave_either() -
         assert (await command.receive()).startswith(b"HTTP/1.1 400")
 
 
-# --- its end --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("says", [b"", b"\x16"], ids=["nothing", "half a handshake"])
-async def test_who_does_not_finish_the_handshake_is_not_waited_for(
-    authority: Authority, monkeypatch: pytest.MonkeyPatch, says: bytes
-) -> None:
+async def test_who_hangs_in_the_handshake_is_left(authority: Authority, monkeypatch: pytest.MonkeyPatch, says: bytes):
     monkeypatch.setattr(injection, "HEAD_TIMEOUT", 0.1)
     async with injected(authority) as (command, _, over):
         if says:
@@ -175,20 +170,17 @@ async def test_who_does_not_finish_the_handshake_is_not_waited_for(
         await over.wait()
 
 
-async def test_a_host_that_does_not_finish_the_handshake_is_not_waited_for(
+async def test_a_connection_ends_with_its_client_or_when_the_host_hangs(
     authority: Authority, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(injection, "HEAD_TIMEOUT", 0.5)
-    async with injected(authority) as (command, _, over):
-        context = ssl.create_default_context()
-        await TLSStream.wrap(command, hostname=HOST, ssl_context=context, standard_compatible=False)
-        await over.wait()
-
-
-async def test_a_connection_ends_with_its_client_while_the_host_thinks(authority: Authority) -> None:
+):
     async with injected(authority) as (command, host, over):
         client, server = await hands_shaken(command, host, authority)
         await client.send(b"GET /team HTTP/1.1\r\nHost: git.test\r\n\r\n")
         assert await server.receive()
         await command.aclose()
+        await over.wait()
+    monkeypatch.setattr(injection, "HEAD_TIMEOUT", 0.5)
+    async with injected(authority) as (command, _, over):
+        context = ssl.create_default_context()
+        await TLSStream.wrap(command, hostname=HOST, ssl_context=context, standard_compatible=False)
         await over.wait()

@@ -24,15 +24,12 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "_found", {})
 
 
-async def test_the_best_one_is_found_and_says_what_it_is_made_of() -> None:
+async def test_the_best_one_is_found_once_and_says_what_it_is_made_of() -> None:
     needs_sandbox()
     found = find_sandbox(SandboxConfig())
     assert found.sandbox.kind == "bubblewrap"
     assert found.words.startswith("bubblewrap ") and found.words.endswith("network by host")
     assert (find_sandbox(SandboxConfig(network="deny"))).words.endswith("network blocked")
-
-
-async def test_it_is_tried_out_once() -> None:
     needs_sandbox()
     first = find_sandbox(SandboxConfig())
     assert find_sandbox(SandboxConfig()) is first
@@ -44,9 +41,7 @@ async def test_switched_off_there_is_none_and_no_trouble() -> None:
 
 
 @pytest.mark.parametrize("strict", [False, True])
-async def test_where_there_is_none_each_reason_is_told(
-    strict: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_where_there_is_none_each_reason_is_told(strict: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr(bubblewrap, "USUAL", tmp_path / "bwrap")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(landlock_alone, "abi", lambda: 2)
@@ -80,11 +75,10 @@ async def test_without_namespaces_it_is_landlock_alone(monkeypatch: pytest.Monke
     assert "refuses user namespaces" in found.trouble[0] and "uid map" in found.trouble[0]
 
 
-@pytest.mark.parametrize(
-    ("version", "mode", "words"),
-    [("0.7.0", 0o755, "0.8 or newer"), ("0.10.1", 0o4755, "setuid"), ("", 0o755, "does not report its version")],
-)
-async def test_a_bubblewrap_that_is_no_good_is_not_used(
+@pytest.mark.parametrize(("version", "mode", "words"), [
+    ("0.7.0", 0o755, "0.8 or newer"), ("0.10.1", 0o4755, "setuid"), ("", 0o755, "does not report its version"),
+])  # fmt: skip
+async def test_a_bad_bubblewrap_is_not_used(
     version: str, mode: int, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     program = tmp_path / "bwrap"

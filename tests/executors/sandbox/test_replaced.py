@@ -90,9 +90,7 @@ SWAPS = [(how, name) for how in (a_link, another) for name in ("", "pkg", "pkg/.
 
 @pytest.mark.parametrize("kind", ["bubblewrap", "bubblewrap alone"])
 @pytest.mark.parametrize(("how", "name"), [*SWAPS, (a_link, ".env.d")])
-def test_nothing_else_is_mounted_than_was_judged(
-    place: Place, kind: str, name: str, how: Callable[[str], Swap]
-) -> None:
+def test_nothing_else_is_mounted_than_was_judged(place: Place, kind: str, name: str, how: Callable[[str], Swap]):
     before = sorted(str(path.relative_to(place.out)) for path in place.out.rglob("*"))
     status, said, trouble = ran(place, kind, how(name))
     assert SECRET not in said

@@ -85,10 +85,14 @@ def test_the_persons_home_may_be_read_or_written_where_that_is_asked_for(base: P
         assert treatments(plan(policy, scratch=None), base) == {"home": expected}
 
 
-def test_a_file_where_a_folder_would_be_is_protected_itself(base: Path) -> None:
+def test_a_file_where_a_folder_would_be_is_protected_and_a_link_not_followed(base: Path) -> None:
     (base / ".git").write_text("gitdir: /elsewhere")
     view = plan(SandboxPolicy(writable=(base,), protected=(base / ".git/hooks",)), scratch=None)
     assert treatments(view, base) == {".git": "protect"}
+    (base / "r").mkdir()
+    (base / "r/out").symlink_to("/etc")
+    with pytest.raises(ExecutorError, match="has become a link"):
+        plan(SandboxPolicy(writable=(base / "r", base / "r/out")), scratch=None)
 
 
 @pytest.mark.parametrize("link", [".git", ".git/hooks"])
@@ -98,26 +102,6 @@ def test_a_protected_path_that_is_a_link_is_an_error_that_says_what_to_do(link: 
     (base / link).symlink_to(base / "real")
     with pytest.raises(ExecutorError, match=r"is a link.*tools\.sandbox\.protect"):
         plan(SandboxPolicy(writable=(base,), protected=(base / ".git/hooks",)), scratch=None)
-
-
-def test_a_folder_that_has_become_a_link_is_not_followed(base: Path) -> None:
-    (base / "r").mkdir()
-    (base / "r/out").symlink_to("/etc")
-    with pytest.raises(ExecutorError, match="has become a link"):
-        plan(SandboxPolicy(writable=(base / "r", base / "r/out")), scratch=None)
-
-
-# --- place holders -----------------------------------------------------------------------------------------------
-
-
-def test_a_place_holder_goes_with_the_last_who_needs_it(tmp_path: Path) -> None:
-    path = tmp_path / ".mcp.json"
-    assert hold([path]) == hold([path]) == [path]
-    assert is_place_holder(path.lstat())
-    release([path])
-    assert path.exists()
-    release([path])
-    assert not path.exists()
 
 
 def test_another_agents_place_holder_is_left_to_it(tmp_path: Path) -> None:
@@ -160,7 +144,14 @@ def test_what_the_person_puts_there_meanwhile_stays(tmp_path: Path) -> None:
     assert hold([path]) == []
 
 
-def test_a_folder_of_the_persons_is_no_place_holder(tmp_path: Path) -> None:
+def test_a_place_holder_goes_with_the_last_who_needs_it_and_never_what_is_the_persons(tmp_path: Path) -> None:
     (tmp_path / ".vscode").mkdir()
     assert hold([tmp_path / ".vscode"]) == []
     assert (tmp_path / ".vscode").is_dir()
+    path = tmp_path / ".mcp.json"
+    assert hold([path]) == hold([path]) == [path]
+    assert is_place_holder(path.lstat())
+    release([path])
+    assert path.exists()
+    release([path])
+    assert not path.exists()

@@ -126,9 +126,7 @@ async def test_any_text_becomes_any_other(tmp_path: Path, encoding: str):
             assert await read(turn, file) == text
 
 
-async def test_an_editor_that_tells_of_its_edits_late_or_never_has_them_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+async def test_an_editor_that_tells_of_edits_late_or_never_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("acp_agent.fronts.lsp_server.buffers.ECHO_SECONDS", 1.0)
     async with raw_lsp(tmp_path, name="eglot-1.17.30") as (editor, agent):
         file, buffer = opened(editor, tmp_path)
@@ -146,23 +144,61 @@ async def test_an_editor_that_tells_of_its_edits_late_or_never_has_them_all(
         assert buffer.text == await read(turn, file) == "1\n2\n3\n"
 
 
-async def test_a_write_to_a_file_that_is_not_open_goes_to_the_disk(tmp_path: Path):
+async def test_a_file_is_that_of_the_disk_until_it_is_open_and_then_the_editors(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
-        turn = await begun(editor, agent)
-        await write(turn, tmp_path / "project" / "new" / "b.py", "x = 1\n")
-        assert (tmp_path / "project" / "new" / "b.py").read_text() == "x = 1\n"
+        project, turn = tmp_path / "project", await begun(editor, agent)
+        await write(turn, project / "new" / "b.py", "x = 1\n")
+        assert (project / "new" / "b.py").read_text() == "x = 1\n"
         assert not editor.edits
+        buffer = editor.open(project / "new" / "b.py")
+        editor.type(buffer, 0, 0, "# mine\n")
+        await write(turn, project / "new" / "b.py", "x = 1\ny = 2\n")
+        assert buffer.text == "# mine\nx = 1\ny = 2\n"
+        (read_before := project / "read_before.py").write_text("one\ntwo\nthree\n")
+        assert await read(turn, read_before) == "one\ntwo\nthree\n"
+        buffer = editor.open(read_before)
+        editor.type(buffer, 0, 0, "# mine\n")
+        await write(turn, read_before, "one\ntwo\n3\n")
+        assert buffer.text == "# mine\none\ntwo\n3\n"
+        (dos := project / "dos.py").write_bytes(b"one\r\ntwo\r\n")
+        assert await read(turn, dos) == "one\r\ntwo\r\n"
+        buffer = editor.open(dos, text="one\ntwo\n")  # It hides the ends of lines.
+        await write(turn, dos, "one\r\n2\r\n")
+        assert buffer.text == "one\n2\n"
+        deleted, buffer = opened(editor, tmp_path, name="deleted.py")
+        deleted.unlink()
+        assert await read(turn, deleted) == "one\ntwo\nthree\n"
+        await write(turn, deleted, "one\n")
+        assert buffer.text == "one\n"
+        assert not deleted.exists()
+        typed, buffer = opened(editor, tmp_path, name="typed.py")
+        editor.type(buffer, 0, 0, "typed\n")
+        typed.write_text("other\n")
+        assert await read(turn, typed) == "typed\none\ntwo\nthree\n"
+        (recovered := project / "recovered.py").write_text("old\n")
+        editor.open(recovered, "recovered\n")  # As after a crash of the editor.
+        assert await read(turn, recovered) == "recovered\n"
 
 
-async def test_an_edit_that_the_editor_refuses_fails_in_words_and_changes_nothing(tmp_path: Path):
+async def test_an_edit_that_is_refused_or_meets_another_change_fails_in_words(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
         file, buffer = opened(editor, tmp_path)
         turn = await begun(editor, agent)
+        assert await read(turn, file) == buffer.text
+        editor.type(buffer, 4, 7, "mine")
+        with pytest.raises(Failed, match="was changed there in the same place since it was read"):
+            await write(turn, file, "one\ntheirs\nthree\n")
+        assert buffer.text == "one\nmine\nthree\n"
+        assert not editor.edits
+        assert await read(turn, file) == buffer.text
         editor.refusals = 2
         with pytest.raises(Failed, match=r"the user said no; nothing was written"):
             await write(turn, file, "gone\n")
-        assert buffer.text == file.read_text() == "one\ntwo\nthree\n"
+        assert (buffer.text, file.read_text()) == ("one\nmine\nthree\n", "one\ntwo\nthree\n")
         assert len(editor.edits) == 1
+        editor.refusals = 0
+        await write(turn, file, "one\ntheirs\nthree\n")
+        assert buffer.text == "one\ntheirs\nthree\n"
 
 
 async def test_an_editor_without_edits_fails_a_write_in_words(tmp_path: Path):
@@ -187,35 +223,6 @@ async def test_what_a_person_types_meanwhile_stays(tmp_path: Path):
         await write(turn, file, "one\ntwo\n3\n")
         assert buffer.text == "nil\none\ntwo\n3\n"
         assert len(editor.edits) == 2
-
-
-async def test_two_changes_of_one_line_fail_in_words(tmp_path: Path):
-    async with raw_lsp(tmp_path) as (editor, agent):
-        file, buffer = opened(editor, tmp_path)
-        turn = await begun(editor, agent)
-        assert await read(turn, file) == buffer.text
-        editor.type(buffer, 4, 7, "mine")
-        with pytest.raises(Failed, match="was changed there in the same place since it was read"):
-            await write(turn, file, "one\ntheirs\nthree\n")
-        assert buffer.text == "one\nmine\nthree\n"
-        assert not editor.edits
-        assert await read(turn, file) == buffer.text
-        await write(turn, file, "one\ntheirs\nthree\n")
-        assert buffer.text == "one\ntheirs\nthree\n"
-
-
-async def test_a_document_whose_file_was_deleted_is_still_edited(tmp_path: Path):
-    async with raw_lsp(tmp_path) as (editor, agent):
-        file, buffer = opened(editor, tmp_path)
-        file.unlink()
-        turn = await begun(editor, agent)
-        assert await read(turn, file) == "one\ntwo\nthree\n"
-        await write(turn, file, "one\n")
-        assert buffer.text == "one\n"
-        assert not file.exists()
-
-
-# --- saving ------------------------------------------------------------------------------------------------------
 
 
 async def test_commands_before_a_save_are_warned_of_once_a_turn(tmp_path: Path):
@@ -300,35 +307,6 @@ async def test_a_slow_look_at_the_folders_lets_no_later_edit_pass(tmp_path: Path
         assert buffer.text == texts[-1]
 
 
-async def test_what_is_typed_into_a_file_that_was_read_before_it_was_opened_is_kept(tmp_path: Path):
-    async with raw_lsp(tmp_path) as (editor, agent):
-        file = tmp_path / "project" / "a.py"
-        file.write_text("one\ntwo\nthree\n")
-        turn = await begun(editor, agent)
-        assert await read(turn, file) == "one\ntwo\nthree\n"
-        buffer = editor.open(file)
-        editor.type(buffer, 0, 0, "# mine\n")
-        await write(turn, file, "one\ntwo\n3\n")
-        assert buffer.text == "# mine\none\ntwo\n3\n"
-        other = tmp_path / "project" / "b.py"
-        await write(turn, other, "one\n")
-        buffer = editor.open(other)
-        editor.type(buffer, 0, 0, "# mine\n")
-        await write(turn, other, "one\ntwo\n")
-        assert buffer.text == "# mine\none\ntwo\n"
-
-
-async def test_line_ends_of_the_disk_do_not_get_into_an_editor_that_hides_them(tmp_path: Path):
-    async with raw_lsp(tmp_path) as (editor, agent):
-        file = tmp_path / "project" / "a.py"
-        file.write_bytes(b"one\r\ntwo\r\n")
-        turn = await begun(editor, agent)
-        assert await read(turn, file) == "one\r\ntwo\r\n"
-        buffer = editor.open(file, text="one\ntwo\n")
-        await write(turn, file, "one\r\n2\r\n")
-        assert buffer.text == "one\n2\n"
-
-
 async def test_a_new_file_that_a_person_has_begun_is_theirs_to_save(tmp_path: Path):
     async with raw_lsp(tmp_path, options={"save": "disk"}) as (editor, agent):
         file = tmp_path / "project" / "new.py"
@@ -359,24 +337,6 @@ async def test_what_a_command_changed_behind_a_document_is_read_and_written_as_i
         assert await read(turn, file) == "one\nTWO\nthree\n"
         await write(turn, file, "one\nTWO\n3\n")
         assert buffer.text == "one\nTWO\n3\n"  # And not a mixture with what it was before.
-
-
-async def test_what_was_typed_counts_more_than_what_a_command_changed(tmp_path: Path):
-    async with raw_lsp(tmp_path) as (editor, agent):
-        file, buffer = opened(editor, tmp_path)
-        editor.type(buffer, 0, 0, "typed\n")
-        file.write_text("other\n")
-        turn = await begun(editor, agent)
-        assert await read(turn, file) == "typed\none\ntwo\nthree\n"
-
-
-async def test_a_document_that_was_opened_with_other_text_than_the_file_is_not_taken_for_the_file(tmp_path: Path):
-    async with raw_lsp(tmp_path) as (editor, agent):
-        file = tmp_path / "project" / "a.py"
-        file.write_text("old\n")
-        editor.open(file, "recovered\n")  # As after a crash of the editor.
-        turn = await begun(editor, agent)
-        assert await read(turn, file) == "recovered\n"
 
 
 async def test_no_question_comes_up_while_the_person_types(tmp_path: Path):

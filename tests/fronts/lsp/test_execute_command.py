@@ -162,9 +162,7 @@ async def test_the_passage_goes_along_as_the_agent_takes_it(tmp_path: Path):
         assert said[3][1]["resource"]["text"] == text
 
 
-async def test_an_agent_that_takes_no_resources_gets_a_link_and_the_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+async def test_an_agent_without_resources_gets_a_link_and_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(raw.INITIALIZED, "agentCapabilities", {})
     async with raw_lsp(tmp_path) as (editor, agent):
         file = tmp_path / "project" / "a.py"
@@ -196,9 +194,7 @@ async def test_an_agent_that_takes_no_resources_gets_a_link_and_the_text(
     ("acpCoder.fix", [{"uri": "file:///a", "diagnostic": [1]}], "`diagnostic` is an object"),
     ("acpCoder.send", ["file:///none"], "open transcript"), ("acpCoder.output", ["none"], "from an earlier turn"),
 ])  # fmt: skip
-async def test_what_is_asked_wrongly_is_answered_in_words(
-    wrong: LspEditor, command: str, arguments: list[Any], words: str
-):
+async def test_what_is_asked_wrongly_is_told(wrong: LspEditor, command: str, arguments: list[Any], words: str):
     with pytest.raises(JsonRpcException, match=re.escape(words)):
         await wrong.execute(command, *arguments)
 
@@ -241,16 +237,13 @@ async def test_an_agent_that_does_not_stop_is_ended(tmp_path: Path, monkeypatch:
         assert agent.count("initialize") == 2
 
 
-async def test_an_agent_that_cannot_be_started_is_told(tmp_path: Path):
+async def test_an_agent_that_cannot_be_started_or_refuses_a_session_is_told(tmp_path: Path):
     async with lsp(tmp_path, command=["/nowhere/agent"]) as (editor, _):
         await editor.execute("acpCoder.prompt", "x")
         await editor.until(editor.said)
         assert editor.said()[0].startswith("Agent: cannot start /nowhere/agent")
         await editor.turns_over()
         assert "## You\n\nx\n\n## Agent\n\n*cannot start /nowhere/agent" in editor.transcript()
-
-
-async def test_an_agent_that_refuses_a_session_is_told(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
         agent.refusal = "log in\x1b[2J first"
         await editor.execute("acpCoder.prompt", "x")

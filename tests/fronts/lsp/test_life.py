@@ -27,6 +27,7 @@ from acp_agent.protocol.transports import FdTransport
 from acp_agent.testing.fake_model import Answer, Call
 from tests.e2e.kit import alive, environ
 from tests.editors import raw_agent as raw
+from tests.forked import forked_command
 from tests.fronts.lsp.kit import CAPTURED, begun, captured, lsp, raw_lsp
 from tests.nightly import examples
 
@@ -41,9 +42,6 @@ async def gone(pid: int) -> None:
 
 def children(pid: int) -> list[int]:
     return [int(child) for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()]
-
-
-# --- the end -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["exit", "end of stdin", "SIGTERM", "SIGKILL"])
@@ -99,9 +97,6 @@ async def test_the_server_ends_when_its_editor_died_and_left_the_pipes_open(tmp_
         editor.kill()
 
 
-# --- the beginning -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", CAPTURED)
 async def test_initialize_is_answered_without_an_agent(tmp_path: Path, name: str):
     async with raw_lsp(tmp_path, name=name, process=True) as (editor, agent):
@@ -122,7 +117,7 @@ async def test_initialize_is_answered_without_an_agent(tmp_path: Path, name: str
         assert new["cwd"] == str(tmp_path / "project")
 
 
-async def test_the_first_folder_is_where_the_agent_works_and_the_others_are_named(
+async def test_the_agent_works_in_the_first_folder_and_others_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setitem(raw.INITIALIZED, "agentCapabilities", {"sessionCapabilities": {"additionalDirectories": {}}})
@@ -161,9 +156,6 @@ async def test_wrong_options_are_told_and_do_no_harm(tmp_path: Path):
     async with lsp(tmp_path, command=["false"], options={"save": "now"}) as (editor, _):
         await editor.until(editor.said)
         assert editor.said() == ["acp-coder: `save` must be one of never, client, disk, not 'now'"]
-
-
-# --- what is asked of an agent's session -------------------------------------------------------------------------
 
 
 async def test_mode_model_and_sessions_are_picked_by_questions(tmp_path: Path):
@@ -267,9 +259,6 @@ async def test_a_session_goes_on_after_its_agent_was_killed(tmp_path: Path):
         assert "Three." in editor.transcript() and "first" in editor.transcript()
 
 
-# --- what it survives --------------------------------------------------------------------------------------------
-
-
 class RawEditor:
     """Bytes in, messages out."""
 
@@ -303,7 +292,7 @@ class RawEditor:
 
 @asynccontextmanager
 async def raw_editor(folder: Path) -> AsyncIterator[RawEditor]:
-    argv = [sys.executable, "-m", "acp_agent", "lsp", "--", "false"]
+    argv = [forked_command(), "lsp", "--", "false"]
     async with await anyio.open_process(argv, env=environ(folder), cwd=folder) as process:
         try:
             yield RawEditor(process)

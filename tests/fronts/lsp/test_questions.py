@@ -62,12 +62,9 @@ def test_a_question_about_a_command_has_no_empty_fence(block: str):
     assert question_text(Call("1", "Run it", content=content)).text.splitlines()[2] == "make"
 
 
-def test_a_question_about_a_long_line_shows_all_of_it():
+def test_a_question_shows_all_of_a_long_line_and_a_command_as_a_shell_takes_it():
     diff = Diff(path="/p/a.py", old_text="x\n", new_text="a" * 200 + "; evil()\n")
     assert question_text(Call("1", "Edit a.py", content=[diff])).text.endswith("a; evil()")
-
-
-def test_a_command_of_several_words_is_shown_as_a_shell_would_take_it():
     text = question_text(Call("1", "Run it", raw_input={"command": ["sh", "-c", "rm -rf ~"]})).text
     assert text == "Run it\n$ sh -c 'rm -rf ~'"
 

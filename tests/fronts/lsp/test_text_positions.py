@@ -30,10 +30,15 @@ def test_the_editors_first_choice_that_is_known_is_taken(offered: list[str] | No
     assert choose_encoding(offered) == chosen
 
 
-def test_lines_end_as_lsp_says():
+def test_lines_positions_behind_the_text_and_uris_are_as_lsp_says():
     assert split_lines("a\nb\r\nc\rd\x0ce\u2028f\x0b\x85g") == ["a\n", "b\r\n", "c\r", "d\x0ce\u2028f\x0b\x85g"]
     assert split_lines("\n\n") == ["\n", "\n"]
     assert split_lines("") == []
+    assert Text("a\nb").offset(Position(line=9, character=9)) == 3
+    assert Text("a\n").offset(Position(line=1, character=0)) == 2
+    assert Text("").position(0) == Position(line=0, character=0)
+    path = Path("/a b/\u00fc#?%.py")
+    assert path_of(uri_of(path)) == path
 
 
 @pytest.mark.parametrize("encoding", ALL)
@@ -47,20 +52,11 @@ def test_a_place_is_the_same_there_and_back(text: str, encoding: Encoding):
         assert whole.offset(whole.position(offset)) == offset
 
 
-@pytest.mark.parametrize(
-    ("encoding", "character", "offset"),
-    [("utf-8", 4, 1), ("utf-8", 3, 0), ("utf-16", 2, 1), ("utf-16", 1, 0), ("utf-32", 1, 1), ("utf-8", 99, 2)],
-)
-def test_a_position_inside_a_character_is_its_beginning_and_one_behind_the_line_its_end(
-    encoding: Encoding, character: int, offset: int
-):
+@pytest.mark.parametrize(("encoding", "character", "offset"), [
+    ("utf-8", 4, 1), ("utf-8", 3, 0), ("utf-16", 2, 1), ("utf-16", 1, 0), ("utf-32", 1, 1), ("utf-8", 99, 2),
+])  # fmt: skip
+def test_positions_inside_a_character_or_behind_a_line_are_its_edge(encoding: Encoding, character: int, offset: int):
     assert Text("\U0001d518x\nb", encoding).offset(Position(line=0, character=character)) == offset
-
-
-def test_positions_behind_the_text_are_its_end():
-    assert Text("a\nb").offset(Position(line=9, character=9)) == 3
-    assert Text("a\n").offset(Position(line=1, character=0)) == 2
-    assert Text("").position(0) == Position(line=0, character=0)
 
 
 @pytest.mark.parametrize("encoding", ALL)
@@ -73,13 +69,10 @@ def test_edits_turn_any_text_into_any_other(old: str, new: str, encoding: Encodi
     assert text.text == new
 
 
-def test_edits_touch_only_what_differs():
+def test_edits_touch_only_what_differs_and_of_long_texts_all():
     old = [f"{number}\n" for number in range(2_000)]
     new = [*old[:5], "five\n", *old[6:1_000], *old[1_001:], "end\n"]
     assert [(hunk.start, hunk.end) for hunk in hunks_between(old, new)] == [(5, 6), (1_000, 1_001), (2_000, 2_000)]
-
-
-def test_long_texts_without_anything_in_common_are_one_edit():
     numbers = random.Random(1)
     old, new = ([f"{numbers.random()}\n" for _ in range(10_000)] for _ in range(2))
     assert len(hunks_between(old, new)) == 1
@@ -89,9 +82,7 @@ def test_long_texts_without_anything_in_common_are_one_edit():
     ("abc", "abX", "abX"), ("Zabc", "abX", "ZabX"), ("abcZ", "Xbc", "XbcZ"), ("Xbc", "Xbc", "Xbc"),
     ("aZbc", "abX", "aZbX"), ("ac", "abX", "aX"), ("aYc", "aXc", None), ("aYbc", "aXbc", None), ("", "abX", None),
 ])  # fmt: skip
-def test_what_the_agent_means_is_carried_over_to_what_a_person_made_of_it(
-    current: str, wanted: str, merged: str | None
-):
+def test_what_the_agent_means_is_carried_over_to_what_people_made(current: str, wanted: str, merged: str | None):
     hunks = rebased(list("abc"), list(current), list(wanted))
     if hunks is None:
         assert merged is None
@@ -109,11 +100,6 @@ def test_what_the_agent_means_is_carried_over_to_what_a_person_made_of_it(
 ])  # fmt: skip
 def test_files_of_uris(uri: str, path: str | None):
     assert path_of(uri) == (None if path is None else Path(path))
-
-
-def test_uris_of_files_lead_back():
-    path = Path("/a b/\u00fc#?%.py")
-    assert path_of(uri_of(path)) == path
 
 
 @pytest.mark.parametrize(("where", "new", "line"), [

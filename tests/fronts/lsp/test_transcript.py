@@ -27,9 +27,6 @@ def transcript(tmp_path: Path) -> Transcript:
     return made
 
 
-# --- the text ----------------------------------------------------------------------------------------------------
-
-
 def test_a_turn_is_written_as_it_goes(tmp_path: Path):
     transcript = Transcript(tmp_path / "private")
     transcript.begin("agent in /p")
@@ -71,16 +68,15 @@ def test_no_word_of_the_agents_looks_like_the_persons(transcript: Transcript, pi
 
 def test_a_session_that_is_loaded_again_reads_like_the_first_time(transcript: Transcript):
     for chunk in (
-        acp.UserMessageChunk(content=acp.TextContent(text="Do it")),
-        said("Done."),
+        acp.UserMessageChunk(content=acp.TextContent(text="Do it")), said("Done."),
         acp.UserMessageChunk(content=acp.TextContent(text="More")),
-    ):
+    ):  # fmt: skip
         transcript.update(chunk)
     transcript.end("")
     assert "## You\n\nDo it\n\n## Agent\n\nDone.\n\n## You\n\nMore\n\n## Agent\n\n## You\n\n" in transcript.text()
 
 
-def test_a_new_session_has_a_file_of_its_own_and_an_unused_one_goes_on(transcript: Transcript):
+def test_a_new_session_has_a_file_of_its_own_and_a_draft_goes_with_the_next_word(transcript: Transcript):
     first = transcript.file
     transcript.begin("two")
     assert transcript.file == first
@@ -88,9 +84,6 @@ def test_a_new_session_has_a_file_of_its_own_and_an_unused_one_goes_on(transcrip
     transcript.begin("three")
     assert transcript.file != first
     assert transcript.text().startswith("# three\n")
-
-
-def test_a_draft_goes_with_the_next_word(transcript: Transcript):
     transcript.draft("About x: ")
     assert pending_prompt(transcript.text()) == "About x:"
     transcript.prompt("About x: why?")
@@ -119,13 +112,17 @@ def test_a_disk_that_fails_costs_nothing_but_the_transcript(tmp_path: Path):
     assert transcript.failed and transcript.text() == ""
 
 
-def test_what_a_person_began_to_write_is_kept():
+def test_what_a_person_began_to_write_is_kept_whatever_the_line_ends():
     file = "# x\n\n## You\n\none\n\n## Agent\n\nyes\n\n## You\n\n"
     assert with_draft(file, "# x\n\n## You\n\none\n") == file
     assert with_draft(file, "# x\n\n## You\n\n") == file
     assert with_draft(file, "# x\n\n## You\n\none\n\n## Agent\n\n## You\n\nand two\n") == file + "and two\n"
     running = file.removesuffix("## You\n\n")
     assert with_draft(running, file + "two").endswith("yes\n\n\n\n## You\n\ntwo\n")
+    file = "# x\n\n## You\n\none\n\n## Agent\n\nyes\n\n## You\n\n"
+    buffer = f"{file}two\nthree".replace("\n", "\r\n")
+    assert pending_prompt(buffer) == "two\nthree"
+    assert with_draft(file, buffer) == f"{file}two\nthree\n"
 
 
 def test_a_draft_is_kept_though_an_earlier_prompt_begins_with_its_words_or_is_the_same(transcript: Transcript):
@@ -151,13 +148,6 @@ def test_what_is_written_while_a_turn_runs_is_told_apart_from_the_answer(transcr
     assert with_draft(transcript.text(), f"{seen}And next") == f"{transcript.text()}And next\n"
 
 
-def test_a_buffer_with_other_line_ends_reads_the_same():
-    file = "# x\n\n## You\n\none\n\n## Agent\n\nyes\n\n## You\n\n"
-    buffer = f"{file}two\nthree".replace("\n", "\r\n")
-    assert pending_prompt(buffer) == "two\nthree"
-    assert with_draft(file, buffer) == f"{file}two\nthree\n"
-
-
 def test_a_path_cannot_forge_the_persons_words(transcript: Transcript):
     transcript.prompt("go")
     diff = acp.Diff(path="/p/a\n## You\nrm -rf", old_text="a", new_text="b")
@@ -169,9 +159,6 @@ def test_a_path_cannot_forge_the_persons_words(transcript: Transcript):
 def test_the_whole_of_a_command_stands_in_the_transcript(command: str):
     call = Call("t1", command, raw_input={"command": command})
     assert f"```sh\n{command}\n```" in details_of(call)
-
-
-# --- in the editor -----------------------------------------------------------------------------------------------
 
 
 async def shown(editor: LspEditor) -> Buffer:

@@ -103,14 +103,12 @@ async def test_nothing_is_taken_back_before_the_user_has_seen_what_and_said_yes(
         await editor.until(lambda: answers)
         assert doubled.asked("undo") == [{"to": 1, "what": "files", "dryRun": True}]
         assert not answers[0]["done"]
-
         tasks.start_soon(undo, {"wait": True})
         third = await editor.question(3)
         assert third.message.startswith("Agent: take back the last prompt (files and conversation)?\n")
         third.answer(None)
         await editor.until(lambda: len(answers) == 2)
         assert doubled.asked("undo")[1:] == [{"dryRun": True}]
-
         tasks.start_soon(undo, {"call": "t1", "wait": True})
         (await editor.question(4)).answer("Do it, and keep what I changed")
         await editor.until(lambda: len(answers) == 3)
@@ -176,7 +174,6 @@ async def test_the_changed_places_have_an_action_that_reverts_them(tmp_path, mon
         assert [len(await reverts(line)) for line in range(6)] == [0, 0, 1, 0, 0, 1]
         editor.type(buffer, buffer.text.index("2"), buffer.text.index("2") + 1, "22")
         assert [len(await reverts(line)) for line in range(6)] == [0, 0, 0, 0, 0, 1]
-
         (action,) = await reverts(5)
         assert action["title"] == "Agent: revert this change (line 6)"
         await editor.execute(action["command"]["command"], *action["command"]["arguments"])
@@ -229,9 +226,8 @@ async def test_an_agent_that_cannot_is_not_asked(tmp_path):
 async def test_what_is_asked_wrongly_is_said(tmp_path):
     async with raw_lsp(tmp_path) as (editor, _):
         for argument, words in (
-            ({"to": "two"}, "Expected `int`"),
-            ({"what": "all"}, "Invalid enum value 'all'"),
+            ({"to": "two"}, "Expected `int`"), ({"what": "all"}, "Invalid enum value 'all'"),
             ({"uri": "untitled:1"}, "`uri` is not the address of a file"),
-        ):
+        ):  # fmt: skip
             with pytest.raises(JsonRpcException, match=words):
                 await editor.execute("acpCoder.undo", argument)

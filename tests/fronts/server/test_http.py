@@ -188,10 +188,9 @@ async def test_bad_requests_get_the_status_of_the_draft_and_cost_nothing(tmp_pat
 async def test_nobody_gets_to_the_http_form_from_another_page_or_without_a_token(tmp_path: Path) -> None:
     async with served(tmp_path) as place, over(place) as made:
         for headers, status in (
-            ({"Origin": "http://evil.example"}, 403),
-            ({"Host": "evil.example"}, 403),
+            ({"Origin": "http://evil.example"}, 403), ({"Host": "evil.example"}, 403),
             ({"Authorization": "Bearer wrong"}, 401),
-        ):
+        ):  # fmt: skip
             assert (await made.post(INITIALIZE, **headers)).status_code == status
             for method in ("GET", "DELETE"):
                 assert (await made.web.request(method, made.url, headers=headers)).status_code == status

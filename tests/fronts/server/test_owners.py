@@ -73,13 +73,10 @@ async def test_no_answer_lets_file_tools_out_of_the_folders_of_a_session(tmp_pat
     assert [each.name for each in theirs.iterdir()] == ["secret"]
 
 
-async def test_a_model_of_theirs_is_that_of_their_new_sessions(tmp_path: Path) -> None:
+async def test_a_model_of_theirs_is_that_of_new_sessions_and_an_unknown_place_told_at_the_start(tmp_path: Path) -> None:
     async with served(tmp_path, config='[server.owners.me]\nmodel = "default/theirs"\n') as place:
         assert place.server.opening("me").config().settings.agent.model == "default/theirs"
         assert place.server.opening("other").config().settings.agent.model != "default/theirs"
-
-
-def test_a_place_that_is_not_configured_is_one_sentence_at_the_start(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text('[places.web]\nimage = "x"\n[server.owners.anna]\nplace = "wbe"\n')
     with pytest.raises(ConfigError) as caught:
@@ -88,9 +85,7 @@ def test_a_place_that_is_not_configured_is_one_sentence_at_the_start(tmp_path: P
     assert str(caught.value) == f"{file}:4: {words}"
 
 
-async def test_each_owner_has_an_audit_log_of_their_own_which_names_the_token(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_each_owners_audit_log_names_the_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     look = Call("bash", {"command": "echo it"})
     script = [part for _ in range(3) for part in (Answer(tool_calls=(look,)), Answer(text="ok"))]
     async with served(tmp_path, script, config=AUTO) as place:

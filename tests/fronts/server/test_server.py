@@ -268,9 +268,7 @@ LIST = {"jsonrpc": "2.0", "id": 1, "method": "session/list"}
     ("[server]\ninitialize_timeout = 0.2\n", [], 1002),
     ("[limits]\nmax_line_bytes = 65536\n", [json.dumps(INITIALIZE), '"' + "x" * 70_000 + '"'], 1009),
 ])  # fmt: skip
-async def test_what_does_not_begin_with_initialize_or_is_too_long_closes_the_socket(
-    tmp_path: Path, settings: str, frames: list[str], code: int
-) -> None:
+async def test_a_bad_first_or_long_frame_closes_the_socket(tmp_path: Path, settings: str, frames: list[str], code: int):
     async with served(tmp_path, config=settings) as place, connected(place.url, place.token) as transport:
         with pytest.raises(websockets.ConnectionClosed) as raised:
             for frame in frames:
@@ -412,15 +410,14 @@ async def test_history_is_the_owners_alone_in_pages_and_as_text(tmp_path: Path) 
             lines = [json.loads(line) for line in (await web.get(f"{one}/export?format=jsonl")).text.splitlines()]
             assert lines[0]["payload"]["id"] == ids[0] and len(lines) > len(events)
             for path, status, words in (
-                ("/sessions/x", 400, "is a UUID"),
-                (f"/sessions/{uuid.uuid4()}", 404, "no such session"),
+                ("/sessions/x", 400, "is a UUID"), (f"/sessions/{uuid.uuid4()}", 404, "no such session"),
                 (f"/sessions/{uuid.uuid4()}/messages", 404, "no such session"),
                 (f"/sessions/{ids[0]}/messages?after=-1", 400, "`after` is a number"),
                 (f"/sessions/{ids[0]}/messages?limit=9999999", 400, "`limit` is a number"),
                 (f"/sessions/{ids[0]}/export?format=pdf", 400, "`format` is one of jsonl, markdown"),
                 ("/sessions?cursor=%00", 400, "`cursor` is none"),
                 ("/sessions?limit=0", 400, "`limit` is a number from 1"),
-            ):
+            ):  # fmt: skip
                 answer = await web.get(place.http + path)
                 assert (answer.status_code, words in answer.json()["error"]) == (status, True), path
             theirs = {"Authorization": f"Bearer {other}"}
@@ -445,9 +442,6 @@ async def paged(web: httpx2.AsyncClient, place: Place, url: str) -> list[dict[st
         found += answer.json()
         url = str(answer.links.get("next", {}).get("url", ""))
     return found
-
-
-# --- the command ----------------------------------------------------------------------------------------------------
 
 
 def ran(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

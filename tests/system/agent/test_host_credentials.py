@@ -120,17 +120,12 @@ async def test_requests_to_the_host_get_it_and_the_command_never_does(tmp_path: 
 async def test_another_host_or_a_request_without_tls_does_not_get_it(tmp_path: Path) -> None:
     async with secure_server(tmp_path / "server") as (port, got):
         (text,) = await outputs(
-            tmp_path,
-            at(port),
-            f"curl -sSk https://other.test:{port}/; curl -sS http://{HOST}:{port}/ | head -c 100",
+            tmp_path, at(port), f"curl -sSk https://other.test:{port}/; curl -sS http://{HOST}:{port}/ | head -c 100",
             GIT_HOST_WORD=SECRET,
-        )
+        )  # fmt: skip
     assert "you are nobody" in text
     assert all("authorization" not in headers for _, headers, _ in got)
-
-
-async def test_a_port_that_is_not_configured_does_not_get_it(tmp_path: Path) -> None:
-    async with secure_server(tmp_path / "server") as (port, got):
+    async with secure_server(tmp_path / "another") as (port, got):
         line = f"curl -sSk https://{HOST}:{port}/"
         (text,) = await outputs(tmp_path, CONFIG + CREDENTIAL, line, GIT_HOST_WORD=SECRET)
     assert "you are nobody" in text and "authorization" not in got[0][1]
@@ -150,11 +145,9 @@ async def test_other_servers_behind_the_same_address_and_echoes_do_not_get_it(tm
     assert text.count("passes on none like this") == 2 and control.count("you are nobody") == 3
     places = [(target, headers.get("host"), "authorization" in headers) for target, headers, _ in got]
     assert places == [
-        ("/host", both[0], True),
-        ("/host", "evil.test", False),
-        ("http://evil.test/", both[1], False),
+        ("/host", both[0], True), ("/host", "evil.test", False), ("http://evil.test/", both[1], False),
         ("/trace", both[1], False),
-    ]
+    ]  # fmt: skip
 
 
 HOLD = """
@@ -210,14 +203,13 @@ async def test_what_is_not_tls_reaches_the_host_as_it_is(tmp_path: Path) -> None
     assert got[0].startswith(b"SSH-2.0-") and SECRET.encode() not in got[0]
 
 
-async def test_a_missing_credential_is_said_and_nothing_is_sent(tmp_path: Path) -> None:
+async def test_a_missing_credential_is_said_and_a_wrong_certificate_gets_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     async with secure_server(tmp_path / "server") as (port, got):
         (text,) = await outputs(tmp_path, at(port), f"curl -sS https://{HOST}:{port}/ -v 2>&1")
     assert "the variable GIT_HOST_WORD is not set" in text and not got
-
-
-async def test_a_host_with_a_wrong_certificate_does_not_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with secure_server(tmp_path / "server") as (port, got):
+    async with secure_server(tmp_path / "another") as (port, got):
         monkeypatch.delenv("SSL_CERT_FILE")
         (text,) = await outputs(tmp_path, at(port), f"curl -sS https://{HOST}:{port}/", GIT_HOST_WORD=SECRET)
     assert "you are" not in text and not got

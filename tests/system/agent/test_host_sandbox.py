@@ -16,6 +16,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
+from pytest import MonkeyPatch
 
 from acp_agent.build import host_session
 from acp_agent.client.permissions import allow_once
@@ -50,7 +51,7 @@ def config(there: Path) -> str:
 
 
 @contextmanager
-def sent(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> Iterator[None]:
+def sent(monkeypatch: MonkeyPatch, old: str, new: str) -> Iterator[None]:
     """The program that is sent to the host has something else in place of that."""
     source = program._source
     monkeypatch.setattr(program, "_source", lambda module: source(module).replace(old, new))
@@ -91,9 +92,7 @@ async def test_commands_there_are_held_as_they_are_here(tmp_path: Path, config: 
     assert {entry["sandbox"] for entry in audit(tmp_path) if entry.get("sandbox")} == {"host far: bubblewrap"}
 
 
-async def test_outside_of_it_only_with_a_question_and_nothing_left_for_it_by_others(
-    tmp_path: Path, config: str, there: Path
-) -> None:
+async def test_outside_of_it_only_with_a_question_and_nothing_left_for_it(tmp_path: Path, config: str, there: Path):
     """A confined command leaves a state that would run something, and a link in its place."""
     plants = "trap - EXIT; export PATH=/nowhere; cd ..; ls /tmp/acp-coder-*/state/* >names"
     script = [
@@ -108,9 +107,7 @@ async def test_outside_of_it_only_with_a_question_and_nothing_left_for_it_by_oth
     assert (tmp_path / "made").read_text() == "broken\n"
 
 
-async def test_the_file_of_the_shells_state_is_not_followed_if_it_is_a_link(
-    tmp_path: Path, config: str, there: Path
-) -> None:
+async def test_the_file_of_the_shells_state_is_not_followed_if_it_is_a_link(tmp_path: Path, config: str, there: Path):
     """Who reads it is not confined."""
     (tmp_path / "outside").write_text("export FRUIT=tangerine\n")
     link = f"trap - EXIT; for f in /tmp/acp-coder-*/state/*; do ln -sf {tmp_path}/outside $f; cp $f $f.cwd; done"
@@ -148,9 +145,7 @@ async def test_a_stop_ends_all_of_a_confined_command_there(tmp_path: Path, confi
         assert sorted(path.name for path in there.iterdir()) == ["begun"]
 
 
-async def test_strict_runs_nothing_where_nothing_confines(
-    tmp_path: Path, config: str, there: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_strict_runs_nothing_unconfined(tmp_path: Path, config: str, there: Path, monkeypatch: MonkeyPatch):
     """The code that is sent cannot be used there."""
     monkeypatch.setattr(host_session, "WALLS_SENT", ("acp_agent.loop.shell.side_walls",))
     strict = config + "[tools.sandbox]\nstrict = true\n"
@@ -164,9 +159,7 @@ async def test_strict_runs_nothing_where_nothing_confines(
     assert list(there.iterdir()) == []
 
 
-async def test_that_nothing_confines_commands_there_is_said_with_the_first(
-    tmp_path: Path, config: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_that_nothing_confines_is_said_with_the_first(tmp_path: Path, config: str, monkeypatch: MonkeyPatch):
     monkeypatch.setattr(host_session, "WALLS_SENT", ())
     script = [bash("touch one"), bash("touch two"), Answer(text="ok")]
     async with went(tmp_path, script, config=config, mode="auto", permissions=[allow_once], sandbox=True) as r:
@@ -174,9 +167,7 @@ async def test_that_nothing_confines_commands_there_is_said_with_the_first(
         assert "nothing confines the command" in str(asked.tool_call.content)
 
 
-async def test_without_bubblewrap_it_is_landlock(
-    tmp_path: Path, config: str, there: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_bubblewrap_is_landlock(tmp_path: Path, config: str, there: Path, monkeypatch: MonkeyPatch):
     (there / ".env").write_text("KEY=mandarin")
     tries = "touch inside; echo broken >../outside; cat .env; cat ../outside; mv .env x; cat x"
     script = [bash(tries), bash("ls; cat x"), Answer(text="ok")]
@@ -212,14 +203,19 @@ async def test_below_the_root_of_a_repository_there_git_works(tmp_path: Path, th
     assert "pager" not in (there / ".git/config").read_text()
 
 
-async def test_a_host_that_answers_nonsense_about_its_sandbox_runs_nothing(
-    tmp_path: Path, config: str, there: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nonsense_about_sandboxes_runs_nothing(
+    tmp_path: Path, config: str, there: Path, monkeypatch: MonkeyPatch
+):
     with sent(monkeypatch, '"kind": found.sandbox.kind', '"kind": 7'):
         script = [bash("touch made"), Answer(text="ok")]
         async with went(tmp_path, script, config=config, mode="auto", otherwise=allow_once, sandbox=True) as r:
             assert "host far gave an answer that is none" in results(r)[0]
     assert list(there.iterdir()) == []
+    with sent(monkeypatch, '"cwd": str(confined.cwd)', '"cwd": [1]'):
+        kwargs: Any = {"config": config, "mode": "auto", "otherwise": allow_once, "sandbox": True}
+        async with went(tmp_path, model(in_terminal("touch made"), "done"), **kwargs) as r:
+            assert "host far gave an answer that is none" in result(r, 2)
+            assert list(there.iterdir()) == []
 
 
 @pytest.mark.parametrize("network", ["allow", "deny"])
@@ -232,9 +228,7 @@ async def test_the_network_there_is_all_or_none(tmp_path: Path, config: str, net
             assert ("connected" in results(r)[0]) is (network == "allow")
 
 
-async def test_the_agents_own_folders_there_are_out_of_reach_even_in_what_may_be_written(
-    tmp_path: Path, config: str, there: Path
-) -> None:
+async def test_the_agents_folders_there_are_out_of_reach_even_if_writable(tmp_path: Path, config: str, there: Path):
     """What lies in them runs unconfined."""
     tries = "cd /tmp; ls -d acp-coder-*; for f in acp-coder-far-*; do echo evil >$f/evil && echo wrote; done; echo end"
     settings = f'{config}[tools.sandbox]\nallow_write = ["/tmp"]\n'
@@ -247,9 +241,7 @@ async def test_the_agents_own_folders_there_are_out_of_reach_even_in_what_may_be
     assert not list(Path("/tmp").glob("acp-coder-*/evil"))
 
 
-async def test_nothing_is_left_of_a_terminal_there_that_ends_by_itself_or_never_begins(
-    tmp_path: Path, config: str, there: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nothing_is_left_of_a_terminal_there(tmp_path: Path, config: str, there: Path, monkeypatch: MonkeyPatch):
     """The place holders of what is protected and missing."""
     script = [in_terminal("ls -A; read line"), look(delay=0.5), line("mango"), "done"]
     kwargs: Any = {"config": config, "mode": "auto", "otherwise": allow_once, "sandbox": True}
@@ -293,16 +285,6 @@ async def test_what_holds_there_is_said_and_what_does_not(tmp_path: Path, config
     assert f"Links, so they can be replaced despite the protection: {there}/.vscode" in said
 
 
-async def test_a_host_that_answers_nonsense_about_a_terminal_begins_none(
-    tmp_path: Path, config: str, there: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with sent(monkeypatch, '"cwd": str(confined.cwd)', '"cwd": [1]'):
-        kwargs: Any = {"config": config, "mode": "auto", "otherwise": allow_once, "sandbox": True}
-        async with went(tmp_path, model(in_terminal("touch made"), "done"), **kwargs) as r:
-            assert "host far gave an answer that is none" in result(r, 2)
-            assert list(there.iterdir()) == []
-
-
 def test_doctor_names_the_sandbox_there(tmp_path: Path, config: str, there: Path) -> None:
     file, home = tmp_path / "config.toml", tmp_path / "home"
     file.write_text(config)
@@ -316,7 +298,7 @@ def test_doctor_names_the_sandbox_there(tmp_path: Path, config: str, there: Path
 
 
 @pytest.fixture
-def serves(tmp_path: Path, there: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[side.Side]:
+def serves(tmp_path: Path, there: Path, monkeypatch: MonkeyPatch) -> Iterator[side.Side]:
     """The program, with its walls, in this process."""
     monkeypatch.setattr(side, "learn", lambda _: None)
     (tmp_path / "keeper").mkdir()
@@ -379,7 +361,9 @@ def test_the_state_of_an_unconfined_command_is_not_where_confined_ones_write(ser
     assert [path.name for path in serves._folder.iterdir() if path.name.startswith("state-")]
 
 
-def test_whatever_goes_wrong_there_is_an_answer(serves: side.Side, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whatever_goes_wrong_is_an_answer_and_nothing_begins_after_the_end(
+    serves: side.Side, monkeypatch: MonkeyPatch, there: Path
+):
     said: list[Any] = []
     monkeypatch.setattr(serves.peer, "send", said.append)
 
@@ -388,9 +372,6 @@ def test_whatever_goes_wrong_there_is_an_answer(serves: side.Side, monkeypatch: 
 
     serves._answer(7, fails)
     assert said == [{"id": 7, "error": "executor", "words": "AssertionError: that cannot be"}]
-
-
-def test_nothing_begins_once_the_session_has_ended(serves: side.Side, there: Path) -> None:
     serves.close()
     with pytest.raises(ExecutorError, match="the session has ended"):
         serves._start(begins(1, "touch made", there))

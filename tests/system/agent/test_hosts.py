@@ -15,6 +15,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
+from pytest import MonkeyPatch
 
 from acp_agent.build import builder
 from acp_agent.client.permissions import allow_always, allow_once
@@ -124,9 +125,7 @@ async def test_instructions_and_skills_are_those_over_there(tmp_path: Path, conf
         assert "more.txt" in results
 
 
-async def test_a_host_that_does_not_answer_holds_up_neither_a_stop_nor_other_sessions(
-    tmp_path: Path, config: str, there: Path
-) -> None:
+async def test_a_host_that_hangs_holds_up_neither_a_stop_nor_other_sessions(tmp_path: Path, config: str, there: Path):
     (there / "a.txt").write_text("one\n")
     script = [tool("read", path="a.txt"), tool("read", path="a.txt"), Answer(text="ok"), Answer(text="again")]
     async with went(tmp_path, script, config=config, prompt="/status") as r:
@@ -196,10 +195,9 @@ async def test_what_looks_at_this_machine_is_left_out(tmp_path: Path, config: st
         names = {each["function"]["name"] for each in r.model.requests[0].body["tools"]}
         assert not names & {"diagnostics", "definition", "references", "rename", "hover", "symbols"}
         for command, words in (
-            ("/undo", "the files are on host far"),
-            ("/worktree", "no worktrees on host far"),
+            ("/undo", "the files are on host far"), ("/worktree", "no worktrees on host far"),
             ("/doctor", "No sandbox there: turned off by tools.sandbox.disabled"),
-        ):
+        ):  # fmt: skip
             await r.editor.prompt(command)
             assert words in r.editor.text(), command
 
@@ -208,11 +206,9 @@ def test_ssh_on_the_command_line(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text('[places.build]\nkind = "ssh"\nhost = "ci@b7"\n[places.web]\nimage = "x"\n')
     for given, host, root in (
-        ("build", "ci@b7", ""),
-        ("build:/srv", "ci@b7", "/srv"),
-        ("me@other:work/app", "me@other", "work/app"),
+        ("build", "ci@b7", ""), ("build:/srv", "ci@b7", "/srv"), ("me@other:work/app", "me@other", "work/app"),
         ("me@[::1]:/srv", "me@::1", "/srv"),
-    ):
+    ):  # fmt: skip
         environ = {"ACP_CODER_CONFIG": str(file), **agent_variables(None, None, f"ssh:{given}")}
         place = load_config(environ).settings.place()
         assert place is not None
@@ -234,9 +230,7 @@ def test_the_user_there_can_be_named_apart() -> None:
     assert way.identity != Ssh("far", os.environ).identity
 
 
-async def test_a_session_goes_to_a_host_and_back_even_if_it_cannot_be_reached(
-    tmp_path: Path, config: str, there: Path
-) -> None:
+async def test_a_session_goes_to_a_host_and_back_even_if_it_is_away(tmp_path: Path, config: str, there: Path) -> None:
     more = '[places.gone]\nkind = "ssh"\nhost = "nowhere.invalid"\n'
     script = [bash("touch one"), Answer(text="ok"), bash("touch two"), Answer(text="ok")]
     settings = config.replace('place = "build"', 'place = "local"') + more
@@ -257,9 +251,7 @@ async def test_a_session_goes_to_a_host_and_back_even_if_it_cannot_be_reached(
         assert not links & set(ssh_children())
 
 
-async def test_the_event_loop_waits_for_no_answer_of_the_host(
-    tmp_path: Path, config: str, there: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_event_loop_waits_for_no_host(tmp_path: Path, config: str, there: Path, monkeypatch: MonkeyPatch):
     asked: list[tuple[Any, ...]] = []
     ask = FarDisk._asked
 
@@ -309,9 +301,7 @@ async def test_a_lost_connection_is_said_while_the_call_goes_on(tmp_path: Path, 
         assert "no output is missing" in result
 
 
-async def test_a_mode_that_is_chosen_while_a_call_is_judged_counts(
-    tmp_path: Path, config: str, there: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_mode_chosen_meanwhile_counts(tmp_path: Path, config: str, there: Path, monkeypatch: MonkeyPatch):
     begun, chosen = threading.Event(), threading.Event()
     decide = Deciders.decide
 
@@ -341,9 +331,7 @@ async def test_a_place_that_is_configured_wrong_breaks_no_session_that_is_not_th
         assert r.editor.text().endswith("`places.half` is of the kind `ssh` and names no `host`")
 
 
-async def test_hidden_files_are_found_by_the_links_of_the_host(
-    tmp_path: Path, config: str, there: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_hidden_files_are_found_by_links(tmp_path: Path, config: str, there: Path, monkeypatch: MonkeyPatch):
     """Not by those of this machine, which may have a link where the host has a folder."""
     realpath, real_path = os.path.realpath, LocalDisk.real_path
     moved = lambda path: Path(str(path).replace(str(there), "/elsewhere"))  # noqa: E731
@@ -381,8 +369,8 @@ async def test_folders_that_the_host_lacks_are_there_again_on_this_machine(tmp_p
         assert "tangerine" in json.dumps(r.messages(2))
 
 
-async def test_a_session_that_cannot_be_built_leaves_no_connection(
-    tmp_path: Path, config: str, there: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_failed_session_leaves_no_connection(
+    tmp_path: Path, config: str, there: Path, monkeypatch: MonkeyPatch
 ) -> None:
     before = set(ssh_children())
     with monkeypatch.context() as patched:
@@ -400,9 +388,7 @@ async def test_a_session_that_cannot_be_built_leaves_no_connection(
             assert (there / "made").exists()
 
 
-async def test_a_host_that_is_lost_after_a_call_does_not_undo_its_success(
-    tmp_path: Path, config: str, there: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_host_lost_late_undoes_nothing(tmp_path: Path, config: str, there: Path, monkeypatch: MonkeyPatch):
     def lost(*arguments: Any) -> str:
         raise ExecutorError("host far did not answer")
 
@@ -414,9 +400,7 @@ async def test_a_host_that_is_lost_after_a_call_does_not_undo_its_success(
         assert (there / "a.txt").read_text() == "two\n"
 
 
-async def test_a_move_that_is_stopped_ends_what_it_has_begun_to_end(
-    tmp_path: Path, config: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stopped_move_ends_what_it_began_to_end(tmp_path: Path, config: str, monkeypatch: MonkeyPatch):
     ends, go_on, close = anyio.Event(), anyio.Event(), Shell.close
 
     async def slow(self: Shell) -> None:
@@ -438,9 +422,7 @@ async def test_a_move_that_is_stopped_ends_what_it_has_begun_to_end(
         assert (r.project / "made").exists()
 
 
-async def test_single_commands_and_sub_agents_run_on_another_host_with_its_own_files(
-    tmp_path: Path, config: str, there: Path
-) -> None:
+async def test_single_commands_and_sub_agents_run_on_another_host(tmp_path: Path, config: str, there: Path) -> None:
     """Each is asked about in every mode: it leaves the place that the user has chosen."""
     (there / "words.txt").write_text("tangerine")
     local = config.replace('place = "build"', 'place = "local"\nmode = "auto"')
@@ -457,11 +439,9 @@ async def test_single_commands_and_sub_agents_run_on_another_host_with_its_own_f
         assert str(r.project) in said[2] and "none" in said[2]
         assert "tangerine" in said[3]
         assert [request.tool_call.title for request in r.editor.permission_requests] == [
-            "pwd; touch made; export KEPT=kept; cd /tmp (on host far)",
-            "echo $KEPT; pwd (on host far)",
-            "Sub-agent: read words.txt (on host far)",
-            "Write new.txt (on host far) (sub-agent: read words.txt)",
-        ]
+            "pwd; touch made; export KEPT=kept; cd /tmp (on host far)", "echo $KEPT; pwd (on host far)",
+            "Sub-agent: read words.txt (on host far)", "Write new.txt (on host far) (sub-agent: read words.txt)",
+        ]  # fmt: skip
         assert (there / "made").exists()
         assert (there / "new.txt").read_text() == "fresh\n"
         assert list(r.project.iterdir()) == []
@@ -469,18 +449,12 @@ async def test_single_commands_and_sub_agents_run_on_another_host_with_its_own_f
     assert ssh_children() == []
 
 
-@pytest.mark.parametrize(
-    ("more", "why"),
-    [
-        ({"run_in_background": True}, "No command can stay in the background in `build`"),
-        ({"terminal": True}, "A program in a terminal runs where the session is (`local`)"),
-        ({"place": "local"}, "a hook cannot move a call to another place"),
-    ],
-    ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
-)
-async def test_no_hook_gives_a_command_there_what_the_model_may_not(
-    tmp_path: Path, config: str, there: Path, more: dict[str, Any], why: str
-) -> None:
+@pytest.mark.parametrize(("more", "why"), [
+    ({"run_in_background": True}, "No command can stay in the background in `build`"),
+    ({"terminal": True}, "A program in a terminal runs where the session is (`local`)"),
+    ({"place": "local"}, "a hook cannot move a call to another place"),
+], ids=lambda value: "" if isinstance(value, str) else next(iter(value)))  # fmt: skip
+async def test_no_hook_gives_commands_more(tmp_path: Path, config: str, there: Path, more: dict[str, Any], why: str):
     said = json.dumps({"hookSpecificOutput": {"updatedInput": {"command": "touch made", "place": "build", **more}}})
     hook = f'[[hooks.on]]\nevent = "PreToolUse"\ncommand = {json.dumps(f"printf %s {shlex.quote(said)}")}\n'
     local = config.replace('place = "build"', 'place = "local"\nmode = "auto"') + hook
@@ -490,7 +464,7 @@ async def test_no_hook_gives_a_command_there_what_the_model_may_not(
     assert [entry.name for entry in there.iterdir()] == ["plain"]
 
 
-async def test_a_single_command_on_a_host_that_is_not_reached_runs_nowhere(tmp_path: Path, config: str) -> None:
+async def test_single_commands_run_here_or_nowhere_if_a_host_is_not_reached(tmp_path: Path, config: str, there: Path):
     gone = config.replace('host = "far"', 'host = "no-such-host.invalid"').replace('place = "build"', 'place = "local"')
     script = [tool("bash", command="touch made", place="build"), bash("echo here"), Answer(text="ok")]
     async with went(tmp_path, script, config=gone) as r:
@@ -498,9 +472,6 @@ async def test_a_single_command_on_a_host_that_is_not_reached_runs_nowhere(tmp_p
         assert "no-such-host.invalid" in said[0] and "Nothing was run, here or there" in said[0]
         assert "here" in said[1]
         assert list(r.project.iterdir()) == []
-
-
-async def test_a_session_on_a_host_can_have_single_commands_run_here(tmp_path: Path, config: str, there: Path) -> None:
     script = [tool("bash", command="pwd", place="local"), bash("pwd"), Answer(text="ok")]
     async with went(tmp_path, script, config=config, permissions=[allow_once] * 2) as r:
         said = results(r, 3)
@@ -508,9 +479,7 @@ async def test_a_session_on_a_host_can_have_single_commands_run_here(tmp_path: P
         assert str(there) in said[1]
 
 
-async def test_leaving_is_asked_about_whatever_was_answered_there_and_in_worktrees(
-    tmp_path: Path, config: str, there: Path
-) -> None:
+async def test_leaving_is_asked_about_always_and_in_worktrees(tmp_path: Path, config: str, there: Path) -> None:
     """An "always" of a session there counts for none that goes there; a sub-agent in a worktree here has left, too."""
     async with rig(tmp_path, [bash("touch a"), Answer(text="ok")], config=config, permissions=[allow_always]) as r:
         await r.editor.prompt("go")
@@ -527,11 +496,9 @@ async def test_leaving_is_asked_about_whatever_was_answered_there_and_in_worktre
     for command in ("git init -q .", "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x"):
         assert os.system(f"cd {tmp_path}/project && {command}") == 0
     script = [
-        tool("delegate", prompt="do", place="local", isolation="worktree"),
-        bash("touch here"),
-        Answer(text="done"),
+        tool("delegate", prompt="do", place="local", isolation="worktree"), bash("touch here"), Answer(text="done"),
         Answer(text="ok"),
-    ]
+    ]  # fmt: skip
     away = config.replace('place = "build"', 'place = "build"\nmode = "auto"')
     async with went(tmp_path, script, config=away, permissions=[allow_once] * 2) as r:
         titles = [str(request.tool_call.title) for request in r.editor.permission_requests]

@@ -105,9 +105,7 @@ async def test_the_folder_can_be_named_on_the_command_line_or_by_paths(tmp_path:
 
 
 @pytest.mark.parametrize("mode", ["code", "auto"])
-async def test_what_cannot_be_had_is_one_sentence_and_nothing_runs_here(
-    tmp_path: Path, name: str, there: Path, mode: str
-) -> None:
+async def test_what_is_not_there_is_one_sentence_and_nothing_runs(tmp_path: Path, name: str, there: Path, mode: str):
     stopped = f"{name}-stopped"
     containers.podman("create", "--name", stopped, containers.PLAIN, "true")
     try:
@@ -131,9 +129,7 @@ async def test_what_cannot_be_had_is_one_sentence_and_nothing_runs_here(
         containers.remove(stopped)
 
 
-async def test_a_container_that_ends_is_found_again_once_there_is_another(
-    tmp_path: Path, config: str, name: str, there: Path
-) -> None:
+async def test_a_container_is_found_again_once_there_is_another(tmp_path: Path, config: str, name: str, there: Path):
     script = [bash("echo x >one; sleep 60"), Answer(text="ok"), bash("touch two"), Answer(text="ok")]
     async with rig(tmp_path, script, config=config, mode="auto", otherwise=allow_once) as r:
         turn = r.editor.begin("go")
@@ -171,9 +167,7 @@ anyio.run(main)
 
 
 @pytest.mark.parametrize("linger", [0.5, 600.0])
-async def test_what_a_killed_agent_left_is_ended_by_itself_or_by_the_next(
-    tmp_path: Path, config: str, name: str, there: Path, linger: float
-) -> None:
+async def test_what_a_killed_agent_left_ends(tmp_path: Path, config: str, name: str, there: Path, linger: float):
     with subprocess.Popen([sys.executable, "-c", KILLED, name, str(linger)], cwd=ROOT) as agent:
         try:
             with anyio.fail_after(60):
@@ -250,12 +244,10 @@ def test_container_with_a_folder_on_the_command_line() -> None:
         place = find_place(f"container:{given}", places)
         assert place is not None and place[1] == found
     for given, words in (
-        (":/x", "names no container: NAME or NAME:DIR is expected"),
-        ("web-1:./app", "does not begin with /"),
-        ("web-1:~/app", "does not begin with /"),
-        ("web-1:app/src", "does not begin with /"),
+        (":/x", "names no container: NAME or NAME:DIR is expected"), ("web-1:./app", "does not begin with /"),
+        ("web-1:~/app", "does not begin with /"), ("web-1:app/src", "does not begin with /"),
         ("own:/app", "in a container that was started already, which `container` names"),
-    ):
+    ):  # fmt: skip
         with pytest.raises(ConfigError, match=words):
             find_place(f"container:{given}", places)
 
@@ -263,11 +255,9 @@ def test_container_with_a_folder_on_the_command_line() -> None:
 def test_what_only_the_user_may_set_and_what_cannot_be(tmp_path: Path) -> None:
     environ = {"ACP_CODER_CONFIG": str(tmp_path / "config.toml")}
     for text in (
-        '[places.own]\ncontainer = "x"\nroot = "/app"\n',
-        '[places.own]\ncontainer = "x"\npaths = {"/a" = "/app"}\n',
-        '[places.own]\ncontainer = "x"\nuser = "root"\n',
-        '[agent]\nplace = "container:x:/app"\n',
-    ):
+        '[places.own]\ncontainer = "x"\nroot = "/app"\n', '[places.own]\ncontainer = "x"\npaths = {"/a" = "/app"}\n',
+        '[places.own]\ncontainer = "x"\nuser = "root"\n', '[agent]\nplace = "container:x:/app"\n',
+    ):  # fmt: skip
         with pytest.raises(ConfigError, match="cannot be set by a project|in your own configuration only"):
             load_config(environ, project=parse(".acp-coder/config.toml", text))
     for text, words in (

@@ -56,10 +56,8 @@ async def test_a_server_that_is_away_for_a_while_costs_nothing_that_was_said(tmp
         async with another(r.environ) as other:
             await other.load_session(r.editor.session_id, r.project)
             assert [line for line in ("first", "half more", "third") if line in other.text()] == [
-                "first",
-                "half more",
-                "third",
-            ]
+                "first", "half more", "third",
+            ]  # fmt: skip
             assert other.text().count("half") == 1
 
 

@@ -117,15 +117,12 @@ async def test_a_rename_is_one_question_with_the_changes_of_all_files(tmp_path):
         }
 
 
-async def test_a_rename_that_is_rejected_changes_nothing(tmp_path):
+async def test_a_rename_that_is_rejected_or_cannot_be_made_changes_nothing(tmp_path):
     rename = Call("rename", {"path": "shapes.py", "symbol": "total", "new_name": "sum_of_areas"})
     async with on(tmp_path, rename, mode="code", permissions=[reject_once]) as r:
         await run(r)
         assert (r.project / "shapes.py").read_text() == SHAPES
         assert (r.project / "main.py").read_text(encoding="utf-8") == MAIN
-
-
-async def test_what_cannot_be_renamed_is_told_before_anybody_is_asked(tmp_path):
     rename = Call("rename", {"path": "main.py", "symbol": "print", "new_name": "show"})
     async with on(tmp_path, rename, mode="code", permissions=[allow_once]) as r:
         (told,) = await run(r)

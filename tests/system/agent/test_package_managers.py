@@ -60,22 +60,17 @@ def pages(base: str) -> dict[str, bytes]:
     dist = {"tarball": f"{base}/npm/greeting.tgz", "integrity": integrity}
     version = {"name": "greeting", "version": "1.0.0", "dist": dist}
     line: dict[str, object] = {
-        "name": "greeting",
-        "vers": "1.0.0",
-        "deps": [],
-        "cksum": hashlib.sha256(crate).hexdigest(),
-    }
+        "name": "greeting", "vers": "1.0.0", "deps": [], "cksum": hashlib.sha256(crate).hexdigest(),
+    }  # fmt: skip
     line |= {"features": {}, "yanked": False}
     packument = {"name": "greeting", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": version}}
     return {
-        "/npm/greeting": json.dumps(packument).encode(),
-        "/npm/greeting.tgz": npm,
+        "/npm/greeting": json.dumps(packument).encode(), "/npm/greeting.tgz": npm,
         "/pip/greeting/": b'<a href="greeting-1.0-py3-none-any.whl">greeting</a>',
         "/pip/greeting/greeting-1.0-py3-none-any.whl": wheel(),
         "/cargo/config.json": json.dumps({"dl": f"{base}/crates/{{crate}}"}).encode(),
-        "/cargo/gr/ee/greeting": json.dumps(line).encode(),
-        "/crates/greeting": crate,
-    }
+        "/cargo/gr/ee/greeting": json.dumps(line).encode(), "/crates/greeting": crate,
+    }  # fmt: skip
 
 
 @contextmanager
@@ -161,9 +156,7 @@ GOT = {"npm": "node_modules/greeting/index.js", "pip": "greeting-1.0", "cargo": 
 
 
 @pytest.mark.parametrize("manager", COMMANDS)
-async def test_a_package_manager_works_through_the_proxy_once_its_host_is_allowed(
-    tmp_path: Path, manager: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_package_manager_works_through_the_proxy(tmp_path: Path, manager: str, monkeypatch: pytest.MonkeyPatch):
     needs_sandbox()
     if manager == "cargo" and not has_cargo():
         pytest.skip("cargo is not installed, or is rustup's without a toolchain")

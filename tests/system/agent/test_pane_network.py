@@ -16,9 +16,7 @@ __all__ = ["names"]
 
 
 @pytest.mark.parametrize("drawing", [False, True])
-async def test_each_command_in_a_pane_is_asked_about_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawing: bool
-) -> None:
+async def test_each_command_in_a_pane_is_asked_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawing: bool):
     """What was allowed once held for the command before, not for the shell that both share. `drawing`: its prompt is
     there only while the next command waits for it."""
     needed, waits = Panes.needed, SharedShell._comes

@@ -74,9 +74,7 @@ async def test_what_was_always_allowed_in_one_place_is_asked_in_another(tmp_path
             assert len(r.editor.permission_requests) == times, where
 
 
-async def test_in_the_container_protected_files_are_read_only_and_hidden_ones_empty(
-    tmp_path: Path, config: str
-) -> None:
+async def test_in_the_container_protected_files_are_read_only_and_hidden_ones_empty(tmp_path: Path, config: str):
     project = tmp_path / "project"
     (project / ".git" / "hooks").mkdir(parents=True)
     (project / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
@@ -93,9 +91,7 @@ async def test_in_the_container_protected_files_are_read_only_and_hidden_ones_em
         assert list((project / ".git" / "hooks").iterdir()) == []
 
 
-async def test_below_a_repositorys_root_the_container_has_its_git_and_can_read_the_rest(
-    tmp_path: Path, config: str
-) -> None:
+async def test_below_a_repositorys_root_the_container_has_its_git_and_can_read_the_rest(tmp_path: Path, config: str):
     root = repository(tmp_path / "project")
     for name in ("inner/a", "other/b", "other/.env", "keys/one"):
         put(root / name, "tangerine\n" if name[-1] in "ve" else "lemon\n")
@@ -123,13 +119,6 @@ async def test_a_place_that_cannot_be_had_runs_nothing_here(tmp_path: Path, mode
         assert "no-such-image" in result or "nothing to run containers with" in result
         assert "Nothing was run, here or there" in result
         assert not (r.project / "made").exists()
-
-
-def test_an_unknown_place_is_one_sentence_that_names_the_known_ones(tmp_path: Path) -> None:
-    file = tmp_path / "config.toml"
-    file.write_text('[places.web]\nimage = "x"\n[agent]\nplace = "wbe"\n')
-    with pytest.raises(ConfigError, match=r"'wbe' is not in the configuration; configured: local, web"):
-        load_config({"ACP_CODER_CONFIG": str(file)})
 
 
 def test_a_project_may_name_a_place_but_not_change_the_users(tmp_path: Path) -> None:
@@ -233,10 +222,14 @@ async def test_a_place_is_not_changed_under_a_running_turn(tmp_path: Path, confi
         assert (await turn.response()).stop_reason == "cancelled"
 
 
-async def test_without_places_there_is_no_choice(tmp_path: Path) -> None:
+async def test_without_places_there_is_no_choice_and_an_unknown_one_is_a_sentence(tmp_path: Path) -> None:
     async with rig(tmp_path, [Answer(text="ok")]) as r:
         answer = await r.editor.request("session/new", {"cwd": str(r.project), "mcpServers": []})
         assert [each["id"] for each in answer["configOptions"]] == ["mode", "model", "thought_level"]
+    file = tmp_path / "config.toml"
+    file.write_text('[places.web]\nimage = "x"\n[agent]\nplace = "wbe"\n')
+    with pytest.raises(ConfigError, match=r"'wbe' is not in the configuration; configured: local, web"):
+        load_config({"ACP_CODER_CONFIG": str(file)})
 
 
 async def test_a_single_call_runs_in_another_place_with_a_shell_of_its_own(tmp_path: Path, config: str) -> None:
@@ -267,10 +260,8 @@ async def test_a_single_call_runs_in_another_place_with_a_shell_of_its_own(tmp_p
         session = r.editor.session_id
     assert not [name for name in containers.names() if name.startswith(f"acp-coder-{session[:8]}")]
     assert [entry["sandbox"] for entry in audit(tmp_path) if entry.get("sandbox")] == [
-        "container web",
-        "none",
-        "container web",
-    ]
+        "container web", "none", "container web",
+    ]  # fmt: skip
 
 
 async def test_a_container_is_not_left_without_a_question(tmp_path: Path, config: str) -> None:
@@ -285,11 +276,9 @@ async def test_a_container_is_not_left_without_a_question(tmp_path: Path, config
 async def test_a_sub_agent_works_in_the_place_that_is_named_for_it(tmp_path: Path, config: str) -> None:
     local = config.replace('place = "web"', 'place = "local"')
     script = [
-        tool("delegate", prompt="look", title="look", place="web"),
-        bash("cat /etc/passwd"),
-        Answer(text="it says: done"),
-        Answer(text="ok"),
-    ]
+        tool("delegate", prompt="look", title="look", place="web"), bash("cat /etc/passwd"),
+        Answer(text="it says: done"), Answer(text="ok"),
+    ]  # fmt: skip
     async with went(tmp_path, script, config=local, mode="auto", permissions=[allow_once]) as r:
         (result,) = results(r, 3)
         assert "root:x:0:0:root:/root:/bin/sh" in result
@@ -305,9 +294,7 @@ class _Named:
 
 
 @given(st.text(), st.text(), st.lists(st.text(min_size=1), min_size=1), st.lists(st.text(min_size=1), min_size=1))
-def test_what_is_remembered_for_one_place_never_answers_in_another(
-    one: str, other: str, scopes: list[str], more: list[str]
-) -> None:
+def test_what_is_remembered_answers_in_its_place_only(one: str, other: str, scopes: list[str], more: list[str]) -> None:
     def remembered(words: str, scopes: list[str]) -> set[str]:
         access = ExecuteAccess("x", Path("/"))
         call = CallFacts("bash", {}, [access], place=_Named(words))
@@ -369,16 +356,13 @@ def test_dev_containers_of_one_name_are_others(tmp_path: Path) -> None:
     assert made[0].identity != made[1].identity
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ('[places."a:b"]\nimage = "x"\n', "its name has no colon"),
-        ('[places.local]\nimage = "x"\n', "cannot be named 'local'"),
-        ('[places.far]\nkind = "ssh"\nhost = "h"\nlinger = 0\n', ">= 15"),
-        ('[places.far]\nkind = "ssh"\nhost = "h"\npaths = {"src" = "/src"}\n', "no absolute path"),
-        ('[places.far]\nkind = "ssh"\nhost = "h"\npaths = {"~nobody-here/src" = "/src"}\n', "no absolute path"),
-    ],
-)
+@pytest.mark.parametrize(("text", "words"), [
+    ('[places."a:b"]\nimage = "x"\n', "its name has no colon"),
+    ('[places.local]\nimage = "x"\n', "cannot be named 'local'"),
+    ('[places.far]\nkind = "ssh"\nhost = "h"\nlinger = 0\n', ">= 15"),
+    ('[places.far]\nkind = "ssh"\nhost = "h"\npaths = {"src" = "/src"}\n', "no absolute path"),
+    ('[places.far]\nkind = "ssh"\nhost = "h"\npaths = {"~nobody-here/src" = "/src"}\n', "no absolute path"),
+])  # fmt: skip
 def test_what_cannot_be_a_place_is_refused_with_its_line(tmp_path: Path, text: str, words: str) -> None:
     (file := tmp_path / "config.toml").write_text(text)
     with pytest.raises(ConfigError, match=words) as caught:

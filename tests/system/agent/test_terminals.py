@@ -44,11 +44,9 @@ async def test_a_shell_has_jobs_and_its_terminal_in_the_sandbox_too(tmp_path: Pa
     script = [
         in_terminal(SHELL),
         keys(literal_text="echo here >/dev/tty; echo x >../outside", enter=True, risk="high", mutation=True),
-        keys(literal_text="sleep 1000", enter=True, risk="high", mutation=True),
-        keys(keys=["C-c"]),
-        keys(literal_text="cd .. && pwd && jobs", enter=True, risk="high", mutation=True),
-        "done",
-    ]
+        keys(literal_text="sleep 1000", enter=True, risk="high", mutation=True), keys(keys=["C-c"]),
+        keys(literal_text="cd .. && pwd && jobs", enter=True, risk="high", mutation=True), "done",
+    ]  # fmt: skip
     async with went(tmp_path, model(*script), mode="auto", sandbox=sandbox, otherwise=allow_once) as r:
         assert "\nhere\n" in result(r, 3)
         assert (tmp_path / "outside").exists() is not sandbox
@@ -89,7 +87,7 @@ async def test_what_another_program_gets_asks_and_always_holds_for_that_terminal
         assert started(r, 5) != started(r, 2)
 
 
-async def test_a_line_for_a_shell_is_judged_as_a_command(tmp_path: Path) -> None:
+async def test_a_line_for_a_shell_is_judged_as_a_command_whole_or_in_halves(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     script = [in_terminal(SHELL), line("git status --short"), line(f"rm -rf {outside}"), line("echo still"), "done"]
@@ -97,9 +95,6 @@ async def test_a_line_for_a_shell_is_judged_as_a_command(tmp_path: Path) -> None
         assert questions(r) == [SHELL, f"Type rm -rf {outside} Enter"]
         assert outside.is_dir()
         assert "rm -rf" not in result(r, 5)
-
-
-async def test_a_rule_for_bash_holds_for_lines_and_for_halves_of_them(tmp_path: Path) -> None:
     rules = '[[tools.permissions.bash]]\npattern = "touch *"\naction = "deny"\n'
     script = [in_terminal(SHELL), line("touch a"), keys(literal_text="tou"), keys(literal_text="ch b"),
               keys(enter=True), "done"]  # fmt: skip
@@ -131,7 +126,7 @@ async def test_no_line_runs_what_a_rule_denies_by_way_of_another(tmp_path: Path,
         assert not (r.project / "gone").exists()
 
 
-async def test_a_whole_line_with_all_that_bash_has_does_not_ask(tmp_path: Path) -> None:
+async def test_a_whole_line_with_all_that_bash_has_and_an_interrupt_do_not_ask(tmp_path: Path) -> None:
     lines = [
         "for i in 1 2; do echo $i; done", "cat <<x\na\nx", "echo 'a; b' \"c\" # d", "sleep 0 & wait", "cd / && pwd",
     ]  # fmt: skip
@@ -139,9 +134,6 @@ async def test_a_whole_line_with_all_that_bash_has_does_not_ask(tmp_path: Path) 
     async with went(tmp_path, model(in_terminal(SHELL), *typed, "done"), mode="auto") as r:
         assert questions(r) == []
         assert "\n1\n2\n" in result(r, 3) and "a; b c" in result(r, 5)
-
-
-async def test_an_interrupt_needs_no_question(tmp_path: Path) -> None:
     script = [in_terminal("sleep 1000; echo gone; read"), keys(keys=["C-c"]), "done"]
     async with went(tmp_path, model(*script), permissions=[allow_once], otherwise=reject_once) as r:
         assert len(questions(r)) == 1
@@ -194,27 +186,19 @@ async def test_wrong_targets_are_errors(tmp_path: Path) -> None:
         assert "and its terminal with it" in result(r, 8)
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({}, "There is nothing to type"),
-        ({"literal_text": "a\x03"}, "give it in `keys`"),
-        ({"keys": ["Hyper-Q"]}, "'Hyper-Q' is no key"),
-        ({"literal_text": "x", "delay": "soon"}, "is not a duration"),
-    ],
-)
+@pytest.mark.parametrize(("given", "words"), [
+    ({}, "There is nothing to type"), ({"literal_text": "a\x03"}, "give it in `keys`"),
+    ({"keys": ["Hyper-Q"]}, "'Hyper-Q' is no key"), ({"literal_text": "x", "delay": "soon"}, "is not a duration"),
+])  # fmt: skip
 async def test_wrong_keys_are_errors(tmp_path: Path, given: dict[str, Any], words: str) -> None:
     async with went(tmp_path, model(in_terminal("read"), keys(**given), "done"), mode="auto") as r:
         assert words in result(r, 3)
 
 
-async def test_what_has_ended_at_once_is_a_result(tmp_path: Path) -> None:
+async def test_what_has_ended_at_once_is_a_result_and_a_refused_program_runs_with_a_terminal(tmp_path: Path) -> None:
     async with went(tmp_path, model(in_terminal("echo seen; exit 3"), "done"), mode="auto") as r:
         assert "seen" in result(r, 2) and "[exit code 3]" in result(r, 2)
         assert RUN_ID.search(result(r, 2)) is None
-
-
-async def test_a_refused_program_runs_with_a_terminal(tmp_path: Path) -> None:
     script = [asks(bash("python3")), in_terminal("python3 -q"), line("6 * 7"), keys(literal_text="exit()\n"), "done"]
     async with went(tmp_path, model(*script), mode="auto") as r:
         assert "`terminal`: true" in result(r, 2)

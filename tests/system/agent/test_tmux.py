@@ -43,13 +43,10 @@ def manage(name: str, **more: Any) -> Answer:
 async def test_commands_share_the_shell_of_a_pane(tmp_path: Path, sandbox: bool) -> None:
     (tmp_path / "project" / "sub").mkdir(parents=True)
     script = [
-        shared("cd sub && colour=blue"),
-        shared("echo $colour; pwd; echo wrong >&2; false"),
-        shared("printf 'one\\ntwo\\n'; cat <<'END'\nthree 'and' $colour\nEND"),
-        bash("pwd"),
-        shared("(exit 7)"),
+        shared("cd sub && colour=blue"), shared("echo $colour; pwd; echo wrong >&2; false"),
+        shared("printf 'one\\ntwo\\n'; cat <<'END'\nthree 'and' $colour\nEND"), bash("pwd"), shared("(exit 7)"),
         Answer(text="ok"),
-    ]
+    ]  # fmt: skip
     async with went(tmp_path, script, config=TMUX, mode="auto", sandbox=sandbox, otherwise=allow_once) as r:
         said = results(r)
         sub = str(tmp_path / "project" / "sub")
@@ -77,10 +74,8 @@ def tmux(r: Rig, *words: str) -> str:
 async def test_the_user_sees_what_runs_in_a_terminal_and_can_type(tmp_path: Path) -> None:
     script: list[Any] = [
         bash("read -p 'Which colour? ' colour; echo You like $colour; read", terminal=True),
-        Answer(text="ask the user"),
-        lambda runs: tool("capture_pane", target=runs[0]),
-        Answer(text="ok"),
-    ]
+        Answer(text="ask the user"), lambda runs: tool("capture_pane", target=runs[0]), Answer(text="ok"),
+    ]  # fmt: skip
     async with went(tmp_path, model(*script), config=TMUX, mode="auto") as r:
         windows = dict(
             line.split() for line in tmux(r, "list-windows", "-a", "-F", "#{window_name} #{pane_id}").splitlines()
@@ -118,13 +113,10 @@ ENDING = (
 ).split("|")
 
 
-def test_what_would_end_a_shell_is_known_and_what_ends_only_a_shell_of_its_own_is_not() -> None:
+async def test_what_would_end_the_shared_shell_is_known_and_refused(tmp_path: Path) -> None:
     assert [line for line in ENDING if not ends_shell(line)] == []
     apart = ("(set -e; exit 3)", "bash -c 'exit 3'", "exit 3 | cat", "echo $(exit 3)", "echo exit", "exit 3 & wait")
     assert [line for line in apart if ends_shell(line)] == []
-
-
-async def test_what_would_end_the_shared_shell_is_refused(tmp_path: Path) -> None:
     lines = ("exit", "set -e; make", "if true; then exit; fi")
     script = [*map(shared, lines), shared("echo still"), Answer(text="ok")]
     async with went(tmp_path, script, config=TMUX, mode="auto") as r:
@@ -261,7 +253,12 @@ async def test_what_runs_in_a_pane_cannot_command_tmux(tmp_path: Path) -> None:
         assert not (tmp_path / "out").exists()
 
 
-async def test_without_the_program_nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_tmux_or_its_program_there_are_no_panes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = [shared("touch made"), manage("tmux_create_pane", pane="one"), Answer(text="ok")]
+    async with went(tmp_path, script, mode="auto") as r:
+        assert all("There is no tmux in this session" in said for said in results(r))
+        tools = json.dumps(r.request(1)["tools"])
+        assert "tmux_create" not in tools and '"pane"' not in tools
     monkeypatch.setattr(tmux_server, "PROGRAM", "no-such-tmux")
     script = [shared("touch made"), bash("touch made", terminal=True), bash("touch plain"), Answer(text="ok")]
     async with went(tmp_path, script, config=TMUX, mode="auto", otherwise=allow_once) as r:
@@ -270,26 +267,15 @@ async def test_without_the_program_nothing_runs(tmp_path: Path, monkeypatch: pyt
         assert (r.project / "plain").exists()
 
 
-async def test_without_tmux_there_are_no_panes(tmp_path: Path) -> None:
-    script = [shared("touch made"), manage("tmux_create_pane", pane="one"), Answer(text="ok")]
-    async with went(tmp_path, script, mode="auto") as r:
-        assert all("There is no tmux in this session" in said for said in results(r))
-        tools = json.dumps(r.request(1)["tools"])
-        assert "tmux_create" not in tools and '"pane"' not in tools
-
-
 @pytest.mark.parametrize("where", ["container", "host"])
 async def test_a_pane_is_in_the_sessions_place(tmp_path: Path, where: str) -> None:
     folder = tmp_path / ("project" if where == "container" else "there")
     (folder / "sub").mkdir(parents=True)
     config = in_container() if where == "container" else on_host(folder)
     script = [
-        shared("cd sub && touch made; x=1"),
-        shared("pwd; echo $x"),
-        shared("sleep 1000", timeout=0.5),
-        shared("echo on"),
-        Answer(text="ok"),
-    ]
+        shared("cd sub && touch made; x=1"), shared("pwd; echo $x"), shared("sleep 1000", timeout=0.5),
+        shared("echo on"), Answer(text="ok"),
+    ]  # fmt: skip
     async with went(tmp_path, script, config=config + TMUX, mode="auto", otherwise=allow_once) as r:
         said = results(r)
         assert (folder / "sub" / "made").exists()
@@ -356,13 +342,10 @@ async def test_without_tmux_its_options_are_refused(tmp_path: Path) -> None:
         assert "Only tmux can show that" in results(r)[1]
 
 
-@pytest.mark.parametrize(
-    ("argv", "words"),
-    [
-        (["prompt", "--tmux", "look here"], "is no name (letters, digits, - and _); before a prompt write --tmux=NAME"),
-        (["--tmux", "doctor"], "it is an option of `acp-coder` and `acp-coder prompt`, not of doctor"),
-    ],
-)
+@pytest.mark.parametrize(("argv", "words"), [
+    (["prompt", "--tmux", "look here"], "is no name (letters, digits, - and _); before a prompt write --tmux=NAME"),
+    (["--tmux", "doctor"], "it is an option of `acp-coder` and `acp-coder prompt`, not of doctor"),
+])  # fmt: skip
 def test_what_was_not_meant_as_a_name_is_said(argv: list[str], words: str) -> None:
     with pytest.raises(UsageError, match=re.escape(words)):
         build_parser().parse_args(argv)

@@ -98,11 +98,10 @@ def test_manifests_are_valid(manifest: dict[str, Any]) -> None:
 def test_what_manifests_name_is_there() -> None:
     labels = one("Deployment")["spec"]["template"]["metadata"]["labels"]
     for selector in (
-        one("Deployment")["spec"]["selector"]["matchLabels"],
-        one("Service")["spec"]["selector"],
+        one("Deployment")["spec"]["selector"]["matchLabels"], one("Service")["spec"]["selector"],
         one("PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
         one("NetworkPolicy")["spec"]["podSelector"]["matchLabels"],
-    ):
+    ):  # fmt: skip
         assert selector == labels
     volumes = {each["name"]: each for each in POD["volumes"]}
     assert sorted(each["name"] for each in AGENT["volumeMounts"]) == sorted(volumes)
@@ -179,9 +178,8 @@ def test_every_option_and_every_variable_there_is_exists() -> None:
     mounts = {each["name"]: each["mountPath"] for each in AGENT["volumeMounts"]}
     composed = dict(map(volume, SERVICE["volumes"]))
     for state, config in (
-        (mounts["state"], f"{mounts['config']}/config.toml"),
-        (composed["state"], composed["./config.toml"]),
-    ):
+        (mounts["state"], f"{mounts['config']}/config.toml"), (composed["state"], composed["./config.toml"]),
+    ):  # fmt: skip
         assert Path(state_dir(image)).parent == Path(state)
         assert config_file(image) == config
     (token_file,) = [each.partition("=")[2] for each in AGENT["args"] if each.startswith("--token-file")]

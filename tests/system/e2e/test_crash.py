@@ -51,7 +51,6 @@ async def test_what_was_told_is_there_after_a_kill(tmp_path, round_):
                 await turn.response()
         told = editor.text(session_id=session_id)
         calls = editor.tool_calls(session_id=session_id)
-
     async with spawned(tmp_path, ["and on"]) as (editor, model):
         await editor.load_session(session_id, tmp_path / "project")
         again = editor.text()

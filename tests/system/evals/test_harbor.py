@@ -129,15 +129,12 @@ async def test_harbor_finds_a_model_whose_server_has_not_been_asked_for_its_list
     assert found == [[], [wanted]], "without the variable Harbor would go on with another model and not say so"
 
 
-def test_the_manifests_are_of_this_version_and_start_a_program_of_the_package():
+def test_the_manifests_are_of_this_version_and_a_checkout_is_taken_without_links():
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     assert MANIFEST["version"] == ENTRY["version"] == __version__
     assert MANIFEST["runtime"]["entrypoint"] == ["acp-coder"] and "acp-coder" in scripts
     assert ENTRY["distribution"]["local"]["args"][-1] == "acp-coder"
     assert (MANIFEST["runtime"]["project"], MANIFEST["runtime"]["lockfile"]) == (".", "uv.lock")
-
-
-def test_a_checkout_is_taken_by_harbor_since_it_has_no_links():
     staged = subprocess.run(["git", "ls-files", "-s"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     lines = staged.splitlines()
     assert 0 < len(lines) < 10_000

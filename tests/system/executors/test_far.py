@@ -17,6 +17,7 @@ from typing import Any, cast
 import anyio
 import anyio.to_thread
 import pytest
+from pytest import MonkeyPatch
 
 from acp_agent.build.host_session import WALLS_SENT
 from acp_agent.errors import ExecutorError
@@ -100,9 +101,6 @@ class Stub:
         return ("bash", "-c", self._script, "bash", *argv)
 
 
-# --- lost links -----------------------------------------------------------------------------------------------------
-
-
 @with_and_without_python
 async def test_a_lost_link_loses_no_output(server: ssh_server.SshServer, tmp_path: Path, reached: Reached) -> None:
     lines = "".join(f"line {number} {'x' * 80}\n" for number in range(40_000))
@@ -124,9 +122,7 @@ async def test_a_lost_link_loses_no_output(server: ssh_server.SshServer, tmp_pat
 
 
 @with_and_without_python
-async def test_a_command_goes_on_while_the_link_is_lost_and_files_wait_for_it(
-    server: ssh_server.SshServer, tmp_path: Path, reached: Reached
-) -> None:
+async def test_a_command_goes_on_while_the_link_is_lost(server: ssh_server.SshServer, tmp_path: Path, reached: Reached):
     async with over(reached(server)) as executor:
         script = "echo begun > begun; until [ -e go ]; do sleep 0.01; done; echo done; sleep 0.1; pwd > ended"
         process = await executor.run(Command(script, tmp_path))
@@ -154,9 +150,7 @@ async def test_a_link_that_is_silent_has_ended(server: ssh_server.SshServer, tmp
 
 
 @with_and_without_python
-async def test_what_runs_there_ends_when_the_agent_is_not_heard_of(
-    server: ssh_server.SshServer, tmp_path: Path, reached: Reached
-) -> None:
+async def test_what_runs_ends_when_the_agent_is_silent(server: ssh_server.SshServer, tmp_path: Path, reached: Reached):
     async with over(reached(server), linger=2.0, heartbeat=0.5) as executor:
         process = await executor.run(Command(f"echo $$ > pid; setsid sleep {OURS} & sleep 7041", tmp_path))
         pid = int(await until_exists(tmp_path / "pid"))
@@ -179,8 +173,6 @@ def sleeping(seconds: str) -> list[str]:
     return said.split()
 
 
-# --- ends -----------------------------------------------------------------------------------------------------------
-
 KILLED = """
 import sys
 from pathlib import Path
@@ -200,9 +192,7 @@ anyio.run(main)
 
 @pytest.mark.parametrize("python", [True, False])
 @pytest.mark.parametrize("linger", [0.5, 600.0])
-async def test_what_a_killed_agent_left_is_ended_by_itself_or_by_the_next(
-    server: ssh_server.SshServer, tmp_path: Path, linger: float, python: bool
-) -> None:
+async def test_what_a_killed_agent_left_ends(server: ssh_server.SshServer, tmp_path: Path, linger: float, python: bool):
     argv = [sys.executable, "-c", KILLED, str(tmp_path), str(server.config), str(linger), str(python)]
     agent = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert agent.stdout is not None
@@ -221,9 +211,7 @@ async def test_what_a_killed_agent_left_is_ended_by_itself_or_by_the_next(
 
 
 @with_and_without_python
-async def test_nothing_is_left_when_it_is_closed(
-    server: ssh_server.SshServer, tmp_path: Path, reached: Reached
-) -> None:
+async def test_nothing_is_left_when_it_is_closed(server: ssh_server.SshServer, tmp_path: Path, reached: Reached):
     async with over(reached(server)) as executor:
         await executor.run(Command(f"setsid sleep {OURS} & echo $$ >ready; sleep {OURS}", tmp_path))
         pid = int(await until_exists(tmp_path / "ready"))
@@ -238,11 +226,8 @@ async def test_nothing_is_left_when_it_is_closed(
     assert not subprocess.run(["pgrep", "-f", folder.name], capture_output=True, check=False).stdout
 
 
-# --- hosts that cannot be used, or lie --------------------------------------------------------------------------------
-
-
-async def test_entries_of_a_tree_are_judged_at_once_and_late_ones_by_themselves(
-    server: ssh_server.SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_entries_are_judged_at_once_and_late_ones_alone(
+    server: ssh_server.SshServer, tmp_path: Path, monkeypatch: MonkeyPatch
 ) -> None:
     asked: list[str] = []
     late = ""
@@ -305,9 +290,7 @@ async def test_one_that_is_closed_while_it_is_reached_leaves_nothing(server: ssh
     assert not Path(link._socket).parent.exists()
 
 
-async def test_who_cannot_be_reached_is_one_sentence_and_nothing_runs_here(
-    server: ssh_server.SshServer, tmp_path: Path
-) -> None:
+async def test_who_is_out_of_reach_is_one_sentence_and_nothing_runs_here(server: ssh_server.SshServer, tmp_path: Path):
     for way, words in (
         (ssh(server, "no-such-host.invalid"), "no-such-host.invalid"),
         (Ssh("far", {"PATH": str(tmp_path)}), "there is no `ssh` on this machine"),
@@ -393,16 +376,10 @@ async def test_a_host_that_never_stops_talking_is_not_listened_to(tmp_path: Path
             await executor.run(Command("true", tmp_path))
 
 
-# --- what is sent -----------------------------------------------------------------------------------------------------
-
-
-def test_what_is_sent_runs_with_the_oldest_python_that_is_promised() -> None:
+def test_what_is_sent_runs_with_the_oldest_python_that_is_promised_and_nothing_else(tmp_path: Path) -> None:
     for module in (*SENT, *WALLS_SENT, "acp_agent.executors.search_worker"):
         text = (ROOT / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
         ast.parse(text, feature_version=LEAST_PYTHON)
-
-
-def test_what_is_sent_needs_nothing_but_python(tmp_path: Path) -> None:
     argv = [sys.executable, "-I", "-S", "-c", BOOT]
     done = subprocess.run(argv, input=program("about"), capture_output=True, cwd=tmp_path, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -422,9 +399,7 @@ async def test_no_value_is_on_a_command_line(server: ssh_server.SshServer, tmp_p
 
 
 @with_and_without_python
-async def test_output_that_nobody_reads_makes_the_command_wait(
-    server: ssh_server.SshServer, tmp_path: Path, reached: Reached
-) -> None:
+async def test_unread_output_makes_the_command_wait(server: ssh_server.SshServer, tmp_path: Path, reached: Reached):
     async with over(reached(server)) as executor:
         process = await executor.run(Command("head -c 50000000 /dev/zero; echo x >ended", tmp_path, output_limit=100))
         deadline = time.monotonic() + 0.5

@@ -34,8 +34,7 @@ DEAD = 4_194_305
 """A process number that Linux never gives."""
 
 
-@pytest.fixture
-def podman() -> None:
+def need_podman() -> None:
     if why := containers.missing():
         pytest.skip(why)
 
@@ -44,6 +43,8 @@ def podman() -> None:
 async def place(
     config: PlaceConfig, *folders: Path, environ: dict[str, str] | None = None, walls: Walls | None = None
 ) -> AsyncIterator[tuple[PlaceExecutor, Container]]:
+    if not config.engine:
+        need_podman()
     shown = walls or Walls()
     made = Container("web", config, "session-1", folders, environ or dict(os.environ), lambda: shown)
     executor = PlaceExecutor(None, None, Offer(), place=made)
@@ -58,6 +59,7 @@ async def place(
 @contextmanager
 def started(*folder_image_and_options: Any, at: str = "") -> Iterator[str]:
     """The name of a container of its own."""
+    need_podman()
     name = containers.start(*folder_image_and_options, at=at)
     try:
         yield name
@@ -68,6 +70,7 @@ def started(*folder_image_and_options: Any, at: str = "") -> Iterator[str]:
 @asynccontextmanager
 async def in_running(tmp_path: Path, **config: Any) -> AsyncIterator[tuple[PlaceExecutor, str]]:
     """In one that all tests of this process share."""
+    need_podman()
     name = containers.running(tmp_path.parent)
     async with place(PlaceConfig(container=name, **config), tmp_path) as (executor, _):
         yield executor, name
@@ -92,7 +95,6 @@ async def until_gone(name: str) -> None:
         await anyio.sleep(0.05)
 
 
-@pytest.mark.usefixtures("podman")
 async def test_a_container_of_ours_has_the_folders_the_user_and_nothing_else(tmp_path: Path) -> None:
     work, other = tmp_path / "it's a\nfolder", tmp_path / "other"
     work.mkdir()
@@ -111,7 +113,6 @@ async def test_a_container_of_ours_has_the_folders_the_user_and_nothing_else(tmp
     assert not set(mine) & set(containers.names())
 
 
-@pytest.mark.usefixtures("podman")
 async def test_what_is_hidden_is_empty_there_and_what_is_protected_cannot_be_written(tmp_path: Path) -> None:
     odd = tmp_path / 'odd: ,"name'
     for file in (tmp_path / ".env", odd):
@@ -133,11 +134,8 @@ async def test_what_is_hidden_is_empty_there_and_what_is_protected_cannot_be_wri
         assert any("3 and 2 paths" in line for line in await made.lines())
 
 
-@pytest.mark.usefixtures("podman")
 @pytest.mark.parametrize("name", ["", "pkg", "pkg/hooks", "keys"])
-async def test_nothing_else_is_mounted_than_was_meant(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nothing_else_is_mounted_than_was_meant(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Somebody puts another folder there while the engine starts the container."""
     work, out, empty = (tmp_path / each for each in ("work", "out", "empty"))
     for each in (work / "pkg/hooks", work / "keys", out / "hooks", out / "pkg/hooks", empty):
@@ -172,10 +170,7 @@ async def test_nothing_else_is_mounted_than_was_meant(
     assert not [*tmp_path.rglob("made"), *tmp_path.rglob(".acp-coder-*")]
 
 
-@pytest.mark.usefixtures("podman")
-async def test_another_device_is_another_folder_on_this_kernel_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_another_device_is_another_folder_on_this_kernel_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Two disks may number a folder alike."""
     found = visible_paths.identity_of
     monkeypatch.setattr(
@@ -189,7 +184,6 @@ async def test_another_device_is_another_folder_on_this_kernel_only(
         assert (await run(executor, "echo runs", tmp_path)).stdout == "runs\n"
 
 
-@pytest.mark.usefixtures("podman")
 async def test_what_a_worktree_has_elsewhere_is_there(tmp_path: Path) -> None:
     work, common = tmp_path / "work: 1", tmp_path / "common"
     work.mkdir()
@@ -210,7 +204,6 @@ async def test_what_a_worktree_has_elsewhere_is_there(tmp_path: Path) -> None:
         assert (folder / "HEAD").exists()
 
 
-@pytest.mark.usefixtures("podman")
 async def test_without_bash_commands_are_those_of_sh_and_keep_their_state(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     state = tmp_path / "state"
@@ -222,8 +215,7 @@ async def test_without_bash_commands_are_those_of_sh_and_keep_their_state(tmp_pa
         assert "there is no bash" in (await made.lines())[0]
 
 
-@pytest.mark.usefixtures("podman")
-async def test_kill_leaves_nothing_in_the_container(tmp_path: Path) -> None:
+async def test_kill_leaves_nothing_in_the_container_even_without_our_reaper(tmp_path: Path) -> None:
     async with in_running(tmp_path) as (executor, name):
         script = "trap '' TERM; sleep 7001 & setsid sleep 7002 & env -i sleep 7003 & sleep 7004; sleep 7005"
         process = await executor.run(Command(script, tmp_path))
@@ -233,10 +225,19 @@ async def test_kill_leaves_nothing_in_the_container(tmp_path: Path) -> None:
         assert [each for each in (7001, 7002, 7003, 7004, 7005) if sleeping(name, each)] == []
         assert process.remark == ""
         await process.close()
+        script = (
+            "for f in /proc/[0-9]*; do tr '\\0' ' ' <$f/cmdline | grep -q 'mark [g]roup' && kill -9 ${f##*/}; done; "
+        )
+        process = await executor.run(Command(script + "echo x >ready; exec sleep 7020", tmp_path))
+        await until_exists(tmp_path / "ready")
+        await until_asleep(name, 7020)
+        await process.kill()
+        await process.close()
+        assert not sleeping(name, 7020)
 
 
-@pytest.mark.usefixtures("podman")
 async def test_the_end_of_a_session_ends_its_commands_in_a_running_container_and_nothing_else(tmp_path: Path) -> None:
+    need_podman()
     name = containers.running(tmp_path.parent)
     containers.podman("exec", "--detach", name, "sleep", "7010")
     async with place(PlaceConfig(container=name), tmp_path) as (executor, made):
@@ -248,20 +249,6 @@ async def test_the_end_of_a_session_ends_its_commands_in_a_running_container_and
     assert not sleeping(name, 7012)
     assert name in containers.names()
     assert containers.podman("exec", name, "sh", "-c", f"ls -d {scratch}", check=False) == ""
-
-
-@pytest.mark.usefixtures("podman")
-async def test_a_command_that_ends_our_reaper_is_still_killed(tmp_path: Path) -> None:
-    async with in_running(tmp_path) as (executor, name):
-        script = (
-            "for f in /proc/[0-9]*; do tr '\\0' ' ' <$f/cmdline | grep -q 'mark [g]roup' && kill -9 ${f##*/}; done; "
-        )
-        process = await executor.run(Command(script + "echo x >ready; exec sleep 7020", tmp_path))
-        await until_exists(tmp_path / "ready")
-        await until_asleep(name, 7020)
-        await process.kill()
-        await process.close()
-        assert not sleeping(name, 7020)
 
 
 AGENT = """
@@ -289,9 +276,9 @@ anyio.run(main)
 """
 
 
-@pytest.mark.usefixtures("podman")
 @pytest.mark.parametrize("attached", [True, False])
 async def test_of_an_agent_that_was_killed_nothing_goes_on_in_a_container(attached: bool, tmp_path: Path) -> None:
+    need_podman()
     name = containers.running(tmp_path.parent) if attached else ""
     argv = [sys.executable, "-c", AGENT, str(tmp_path), name]
     agent = subprocess.Popen(argv, cwd=Path(__file__).parents[3], stdout=subprocess.PIPE, text=True)
@@ -316,7 +303,6 @@ async def test_of_an_agent_that_was_killed_nothing_goes_on_in_a_container(attach
         agent.stdout.close()
 
 
-@pytest.mark.usefixtures("podman")
 async def test_what_a_killed_agent_left_is_removed_at_the_next_start_and_nothing_else(tmp_path: Path) -> None:
     machine, _, start = owner().split(" ")
     labels = {
@@ -334,7 +320,6 @@ async def test_what_a_killed_agent_left_is_removed_at_the_next_start_and_nothing
         assert {what for what, name in names.items() if name not in there} == {"left", "reused number"}
 
 
-@pytest.mark.usefixtures("podman")
 async def test_a_place_that_is_not_there_is_one_sentence_and_nothing_runs_here(tmp_path: Path) -> None:
     work, elsewhere = tmp_path / "work", tmp_path / "elsewhere"
     work.mkdir()
@@ -370,7 +355,6 @@ async def test_a_place_that_is_not_there_is_one_sentence_and_nothing_runs_here(t
         assert list(work.iterdir()) == []
 
 
-@pytest.mark.usefixtures("podman")
 async def test_that_a_folder_is_read_only_in_a_running_container_is_said(tmp_path: Path) -> None:
     work, other = tmp_path / "work", tmp_path / "other"
     work.mkdir()
@@ -383,7 +367,6 @@ async def test_that_a_folder_is_read_only_in_a_running_container_is_said(tmp_pat
             assert said == [f"Commands there cannot write to {work}: it is mounted read-only."]
 
 
-@pytest.mark.usefixtures("podman")
 async def test_a_container_that_dies_in_the_middle_is_told_and_another_is_started(tmp_path: Path) -> None:
     async with place(containers.from_image(), tmp_path) as (executor, made):
         process = await executor.run(Command("echo before; echo x >ready; sleep 7040", tmp_path))
@@ -396,8 +379,8 @@ async def test_a_container_that_dies_in_the_middle_is_told_and_another_is_starte
         assert (again.status, again.stdout) == (ExitStatus(0), "again\n")
 
 
-@pytest.mark.usefixtures("podman")
 async def test_a_running_container_that_dies_is_not_replaced(tmp_path: Path) -> None:
+    need_podman()
     name = containers.start(tmp_path)
     async with place(PlaceConfig(container=name), tmp_path) as (executor, _):
         await run(executor, "true", tmp_path)
@@ -409,27 +392,21 @@ async def test_a_running_container_that_dies_is_not_replaced(tmp_path: Path) -> 
         assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.usefixtures("podman")
-async def test_exit_codes_are_those_of_the_command(tmp_path: Path) -> None:
+async def test_exit_codes_are_the_commands_and_bytes_like_our_markers_output(tmp_path: Path) -> None:
     async with in_running(tmp_path) as (executor, _):
         codes = (0, 1, 125, 126, 127, 128, 137, 255)
         found = [(await run(executor, f"exit {code}", tmp_path)).status for code in codes]
         assert found == [ExitStatus(code) for code in codes]
         ended = await run(executor, "kill -9 $PPID; sleep 0.1; echo late", tmp_path)
         assert ended.status == ExitStatus()
-
-
-@pytest.mark.usefixtures("podman")
-async def test_bytes_that_look_like_our_markers_are_output(tmp_path: Path) -> None:
-    async with in_running(tmp_path) as (executor, _):
         script = r"printf '\036'; printf '\036aE0\n\036' >&2; sleep 0.05; printf 'x\036\036'; printf '\036B7\n' >&2"
         ended = await run(executor, script, tmp_path)
         assert (ended.stdout, ended.stderr) == ("\x1ex\x1e\x1e", "\x1eaE0\n\x1e\x1eB7\n")
         assert ended.status == ExitStatus(0)
 
 
-@pytest.mark.usefixtures("podman")
 async def test_no_value_is_on_a_command_line_and_only_named_variables_get_there(tmp_path: Path) -> None:
+    need_podman()
     name = containers.running(tmp_path.parent)
     environ = {**os.environ, "TOKEN_A": "value-of-a'\n\"$(x)", "TOKEN_B": "value-of-b"}
     config = PlaceConfig(container=name, env=["TOKEN_A", "MISSING"])
@@ -453,7 +430,6 @@ async def test_no_value_is_on_a_command_line_and_only_named_variables_get_there(
         assert b"value-of-" not in seen
 
 
-@pytest.mark.usefixtures("podman")
 async def test_a_nul_is_refused_in_words(tmp_path: Path) -> None:
     async with place(containers.from_image(), tmp_path) as (executor, _):
         with pytest.raises(ExecutorError, match="null byte"):
@@ -522,7 +498,6 @@ def test_the_inside_of_a_container_is_reached_in_the_words_of_docker(user: str, 
     ]
 
 
-@pytest.mark.usefixtures("podman")
 async def test_commands_run_as_the_user_that_the_place_names(tmp_path: Path) -> None:
     (work := tmp_path / "work").mkdir()
     work.chmod(0o755)
@@ -579,7 +554,6 @@ def devcontainer(folder: Path, answer: str) -> dict[str, str]:
     return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
 
 
-@pytest.mark.usefixtures("podman")
 async def test_a_dev_container_is_the_one_that_its_program_names(tmp_path: Path) -> None:
     work, programs = tmp_path / "my work", tmp_path / "programs"
     work.mkdir()
@@ -603,9 +577,9 @@ async def test_a_dev_container_is_the_one_that_its_program_names(tmp_path: Path)
 NODE_TOOLS = Path(__file__).parents[2] / ".node" / "node_modules" / ".bin"
 
 
-@pytest.mark.usefixtures("podman")
 async def test_the_real_program_makes_a_dev_container_and_finds_it_again(tmp_path: Path) -> None:
     """`@devcontainers/cli` with podman; an image is not fetched or built."""
+    need_podman()
     if not (NODE_TOOLS / PROGRAM).exists():
         pytest.skip(f"not installed: {PROGRAM} (scripts/install_node_tools.sh)")
     work = tmp_path / "work"
@@ -630,7 +604,6 @@ async def test_the_real_program_makes_a_dev_container_and_finds_it_again(tmp_pat
             containers.remove(name)
 
 
-@pytest.mark.usefixtures("podman")
 async def test_a_dev_container_that_cannot_be_had_is_one_sentence(tmp_path: Path) -> None:
     work, programs, other = tmp_path / "work", tmp_path / "programs", tmp_path / "other"
     work.mkdir()

@@ -213,7 +213,7 @@ async def test_what_cannot_be_replaced_is_written_in_place_or_not_at_all(tmp_pat
     assert sorted(os.listdir(tmp_path)) == ["linked", "other", "plain", "read-only"]
 
 
-async def test_a_folder_swapped_for_a_link_leads_nowhere(tmp_path: Path) -> None:
+async def test_a_swapped_folder_leads_nowhere(tmp_path: Path) -> None:
     """While others swap it again and again."""
     outside, inside = tmp_path / "outside", tmp_path / "in"
     (outside / "d").mkdir(parents=True)
@@ -338,9 +338,7 @@ async def test_what_does_not_fit_over_there_is_not_written(tmp_path: Path, monke
         subprocess.run(["umount", small], check=True)
 
 
-async def test_a_command_that_is_killed_before_it_has_begun_does_not_run(
-    shell: tuple[str, ...], tmp_path: Path
-) -> None:
+async def test_a_command_that_is_killed_before_it_has_begun_does_not_run(shell: tuple[str, ...], tmp_path: Path):
     async with over(Local(*shell)) as executor:
         for number in range(10):
             process = await executor.run(Command(f"sleep 0.3; touch made{number}", tmp_path))

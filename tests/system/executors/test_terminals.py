@@ -51,7 +51,6 @@ class On:
 @asynccontextmanager
 async def on(at: Stage, script: str, size: TerminalSize = SIZE, **about: Any) -> AsyncIterator[On]:
     process = cast("TerminalProcess", await at.executor.run(Command(script, at.folder, terminal=size, **about)))
-
     it = On(process)
 
     async def follow() -> None:
@@ -178,13 +177,16 @@ async def test_a_program_may_ask_where_the_cursor_is(tmp_path: Path) -> None:
         assert "033   [   1   ;   3   R" in await it.until("R\n")
 
 
-def test_rows_are_those_of_a_terminal() -> None:
+def test_rows_are_those_of_a_terminal_and_no_character_hides_others() -> None:
     screen = Screen(10, 3, 2, lambda data: None)
     screen.add(b"".join(b"%d\r\n" % number for number in range(5)) + b"0123456789abc\r\x1b[1mbold\x1b[0m  \r\n")
     assert screen.rows() == (["3", "4", "0123456789", "bold"], 2)
     assert screen.rows(join=True) == (["3", "4", "0123456789bold"], 2)
     assert screen.rows(keep_spaces=True)[0][3] == "bold      "
     assert screen.lost_lines == 3
+    screen = Screen(40, 5, 3, lambda data: None)
+    screen.add("\u26a0\ufe0f warning: a\u200bb\r\n".encode())
+    assert screen.text() == "\u26a0 warning: ab\n"
 
 
 @settings(max_examples=examples(150))
@@ -224,12 +226,6 @@ def test_marks_without_end_do_not_grow(joined: str) -> None:
     for _ in range(3):
         screen.add((joined + "\u0301\x1b[m" * 100 + "\u0301" * 1000).encode())
         assert len(screen.text()) < 200
-
-
-def test_characters_without_width_hide_nothing() -> None:
-    screen = Screen(40, 5, 3, lambda data: None)
-    screen.add("\u26a0\ufe0f warning: a\u200bb\r\n".encode())
-    assert screen.text() == "\u26a0 warning: ab\n"
 
 
 @pytest.mark.parametrize("sequence", [b"\x1b#8", b"\x1b[?5h", b"\x1b[?5l", b"\x1b[?3h", b"\x1b[2J"])

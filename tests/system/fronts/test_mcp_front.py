@@ -27,22 +27,16 @@ async def test_questions_are_asked_of_the_clients_user(tmp_path, answer, made):
         assert question.startswith("acp-coder asks: touch made")
 
 
-async def test_a_question_that_is_cancelled_ends_the_turn(tmp_path):
+async def test_a_question_is_cancelled_told_or_not_asked_by_its_mode(tmp_path):
     async with served(tmp_path, [bash("touch made"), "Done."], answer={"action": "cancel"}) as (client, _):
         said, _ = await client.call("prompt", text="go")
         assert "It ended with cancelled." in said
         assert not (client.project / "made").exists()
-
-
-async def test_who_cannot_ask_anybody_is_told_what_was_not_allowed(tmp_path):
     async with served(tmp_path, [bash("touch made"), "I could not."]) as (client, _):
         said, failed = await client.call("prompt", text="go")
         assert not failed
         assert "Not allowed, since nobody could be asked: touch made" in said
         assert not (client.project / "made").exists()
-
-
-async def test_a_mode_is_that_of_its_sessions(tmp_path):
     async with served(tmp_path, [bash("touch made"), "Done."], "--mode", "auto") as (client, _):
         await client.call("prompt", text="go")
         assert (client.project / "made").exists()
@@ -77,9 +71,8 @@ async def test_what_cannot_be_is_said(tmp_path):
     async with served(tmp_path, []) as (client, _):
         for arguments, words in (
             ({"folder": "/etc"}, "is not in the folders that may be worked in"),
-            ({"folder": str(client.project / "none")}, "is not an existing folder"),
-            ({"session": "none"}, "none"),
-        ):
+            ({"folder": str(client.project / "none")}, "is not an existing folder"), ({"session": "none"}, "none"),
+        ):  # fmt: skip
             said, failed = await client.call("prompt", text="go", **arguments)
             assert failed
             assert words in said

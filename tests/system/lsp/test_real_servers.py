@@ -48,19 +48,23 @@ async def test_a_type_error_that_an_edit_brings_is_told_and_an_old_one_that_move
 _ASSIGNMENT = "reportAssignmentType"
 
 
-async def test_an_edit_that_mends_is_told_nothing_and_the_next_one_starts_from_there(tmp_path: Path):
+async def test_edits_that_mend_break_or_import_are_told_by_both_servers_with_their_places(tmp_path: Path):
     async with python(tmp_path) as kit:
         bad, good = "x: int = 'a'\n", "x: int = 1\n"
         path = kit.write("a.py", bad).path
         for before, after, count in [(bad, good, 0), (good, good + "\n", 0), (good + "\n", bad, 1), (bad, bad, 0)]:
             found = await kit.servers.new_errors(Document(path, before), kit.write("a.py", after))
             assert (len(found.errors), found.waiting) == (count, ())
-
-
-async def test_a_syntax_error_is_told_by_both_servers(tmp_path: Path):
-    async with python(tmp_path) as kit:
         found = await kit.servers.new_errors(kit.write("a.py", "x = 1\n"), kit.write("a.py", "x = (\n"))
         assert {item.source for _, item in found.errors} == {"basedpyright", "Ruff"}
+        user = kit.write("b.py", "x = 1\n")
+        assert (await kit.servers.new_errors(None, user)).errors == ()
+        assert (await kit.servers.new_errors(None, kit.write("helper.py", "VALUE = 1\n"))).errors == ()
+        importing = kit.write("b.py", "from helper import VALUE\n\nprint(VALUE)\n")
+        assert (await kit.servers.new_errors(user, importing)).errors == ()
+        found = await kit.servers.new_errors(None, kit.write("a.py", "s = '🎈🎈'; t: int = 'x'\n"))
+        ((_, item),) = found.errors
+        assert item.range.start.character == len("s = '🎈🎈'; t: int = ".encode("utf-16-le")) // 2
 
 
 async def test_callers_that_an_edit_breaks_in_other_files_are_told(tmp_path: Path):
@@ -73,22 +77,6 @@ async def test_callers_that_an_edit_breaks_in_other_files_are_told(tmp_path: Pat
         ((path, item),) = found.errors
         assert (path, item.range.start.line) == (user.path, 2)
         assert 'Argument missing for parameter "b"' in item.message
-
-
-async def test_a_new_module_can_be_imported_at_once(tmp_path: Path):
-    async with python(tmp_path) as kit:
-        user = kit.write("b.py", "x = 1\n")
-        assert (await kit.servers.new_errors(None, user)).errors == ()
-        assert (await kit.servers.new_errors(None, kit.write("helper.py", "VALUE = 1\n"))).errors == ()
-        after = kit.write("b.py", "from helper import VALUE\n\nprint(VALUE)\n")
-        assert (await kit.servers.new_errors(user, after)).errors == ()
-
-
-async def test_characters_beyond_the_first_plane_count_as_two(tmp_path: Path):
-    async with python(tmp_path) as kit:
-        found = await kit.servers.new_errors(None, kit.write("a.py", "s = '🎈🎈'; t: int = 'x'\n"))
-        ((_, item),) = found.errors
-        assert item.range.start.character == len("s = '🎈🎈'; t: int = ".encode("utf-16-le")) // 2
 
 
 async def test_questions_about_python_are_answered(tmp_path: Path):

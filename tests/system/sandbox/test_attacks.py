@@ -90,10 +90,7 @@ ATTACKS = [
     Attack("the environment of a process is read", READS.format("/proc/$HOLDER/environ")),
     Attack("a process is signalled", "kill -0 $HOLDER && echo HIT"),
     Attack("a process is traced", python("if L.ptrace(0,0,0,0) == 0: print('HIT')")),
-    Attack(
-        "the memory of a process is read",
-        call(310, 270, "os.getpid(),0,0,0,0,0"),
-    ),
+    Attack("the memory of a process is read", call(310, 270, "os.getpid(),0,0,0,0,0")),
     Attack("a socket outside is connected to", connect("os.environ['OUT']+'/s'")),
     Attack("a socket in the session's folder is connected to", connect("os.environ['ROOT']+'/s'")),
     Attack("an abstract socket is connected to", connect("'\\0'+os.environ['ABSTRACT']")),

@@ -67,25 +67,17 @@ def test_nothing_outside_is_reached_but_the_proxy(script: str, run_as: Runner) -
 
 
 @pytest.mark.parametrize("run_as", USERS, indirect=True)
-def test_a_ping_does_not_leave_the_network(run_as: Runner) -> None:
+def test_the_commands_of_a_session_share_a_network_of_their_own_that_nothing_leaves(run_as: Runner) -> None:
     script = "ping -c 1 -W 1 $ADDR >/dev/null && echo HIT; echo end"
     for sandbox in (*BUBBLEWRAP, "landlock"):
         done = run_as.run(script, sandbox, network="proxy")
         assert done.out == "end\n", f"{sandbox}: {done}"
-
-
-@pytest.mark.parametrize("run_as", USERS, indirect=True)
-def test_commands_of_one_session_reach_each_other(run_as: Runner) -> None:
     script = python(
         "import socket\ns=socket.create_server(('127.0.0.1',0))\n"
         "c=socket.create_connection(s.getsockname())\ns.accept()[0].send(b'HIT')\nprint(c.recv(9).decode())"
     )
     for sandbox in (*BUBBLEWRAP, WITH_COPIES[0]):
         assert "HIT" in run_as.run(script, sandbox, network="proxy").out
-
-
-@pytest.mark.parametrize("run_as", USERS, indirect=True)
-def test_the_commands_network_is_not_this_machines(run_as: Runner) -> None:
     for sandbox in BUBBLEWRAP:
         script = "readlink /proc/self/ns/net /proc/self/ns/user; tail -n +3 /proc/net/dev | grep -vc '^ *lo:'"
         inside, outside = run_as.run(script, sandbox, network="proxy"), run_as.run(script, None)

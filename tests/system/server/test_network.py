@@ -40,9 +40,6 @@ HANDSHAKE = (
 CHUNKS = [f"{number} " for number in range(300)]
 
 
-# --- the network -------------------------------------------------------------------------------------------------
-
-
 class Network:
     """What is between a client and the server, by chance."""
 
@@ -131,9 +128,7 @@ async def test_behind_a_network_that_cuts_and_delays_nothing_is_lost_or_repeated
 
 
 @pytest.mark.parametrize("seed", range(2))
-async def test_bytes_that_come_twice_end_at_most_their_connection(
-    tmp_path: Path, seed: int, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_bytes_sent_twice_end_only_their_connection(tmp_path: Path, seed: int, caplog: pytest.LogCaptureFixture):
     script = [Answer(text=tuple(CHUNKS), delay=0.001)] * 5
     async with served(tmp_path, script, config=AUTO) as place:
         network = Network(int(place.http.rpartition(":")[2]), seed, repeats=True)
@@ -150,9 +145,6 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
     bad = [record for record in caplog.records if record.levelname == "ERROR" or record.exc_info]
     texts = [logging.Formatter().format(record) for record in bad]
     return [text for text in texts if "tests/" not in text]  # The client is in this process, too.
-
-
-# --- clients -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -221,9 +213,7 @@ async def test_a_handshake_that_is_none_is_refused_and_its_connection_closed(tmp
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_heads_that_are_noise_are_refused_and_the_server_goes_on(
-    tmp_path: Path, seed: int, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_heads_of_noise_are_refused_and_no_more(tmp_path: Path, seed: int, caplog: pytest.LogCaptureFixture):
     chance = random.Random(seed)
     async with served(tmp_path, config="[server]\ninitialize_timeout = 0.1\nstalled_timeout = 0.1\n") as place:
         host, port = "127.0.0.1", int(place.http.rpartition(":")[2])
@@ -273,9 +263,7 @@ def _noise(chance: random.Random, data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_frames_that_are_noise_end_at_most_their_connection(
-    tmp_path: Path, seed: int, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_frames_of_noise_end_only_their_connection(tmp_path: Path, seed: int, caplog: pytest.LogCaptureFixture):
     chance = random.Random(seed)
     async with served(tmp_path) as place:
         host, port = "127.0.0.1", int(place.http.rpartition(":")[2])

@@ -14,18 +14,7 @@ from playwright.async_api import Route, expect
 from acp_agent.config.load import load_config
 from acp_agent.fronts.server.app import Server
 from acp_agent.testing.fake_model import Answer, Call
-from tests.fronts.server.page_kit import (
-    ASK,
-    AUTO,
-    AXE,
-    PHONE,
-    Visit,
-    bash,
-    built,
-    needs_chromium,
-    visit_of,
-    visiting,
-)
+from tests.fronts.server.page_kit import ASK, AUTO, AXE, PHONE, Visit, bash, built, needs_chromium, visit_of, visiting
 from tests.fronts.server.test_server import Place
 from tests.system.executors.test_far import sleeping
 from tests.waits import until

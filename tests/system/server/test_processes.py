@@ -48,14 +48,8 @@ def said(made: FakeEditor, words: str) -> bool:
     return words in made.text()
 
 
-async def test_a_session_is_loaded_prompted_and_cancelled_in_another_process(
-    postgres: PostgresServer, tmp_path: Path
-) -> None:
-    script = [
-        Answer(text="It is first."),
-        Answer(text="It is second."),
-        asks(bash(WAITS)),
-    ]
+async def test_a_session_is_loaded_prompted_and_cancelled_in_another_process(postgres: PostgresServer, tmp_path: Path):
+    script = [Answer(text="It is first."), Answer(text="It is second."), asks(bash(WAITS))]
     async with two(postgres, tmp_path, script) as (one, other), editor(one) as first, editor(other) as second:
         session = (await first.new_session(one.project)).session_id
         await first.prompt("go")
@@ -79,9 +73,7 @@ async def test_a_session_is_loaded_prompted_and_cancelled_in_another_process(
         assert not other.server.agent(one.identities.known()[0]).sessions.has(session)
 
 
-async def test_a_question_goes_to_all_processes_and_the_first_answer_counts(
-    postgres: PostgresServer, tmp_path: Path
-) -> None:
+async def test_a_question_goes_to_all_processes_and_the_first_answer_counts(postgres: PostgresServer, tmp_path: Path):
     script = [asks(bash("touch made")), Answer(text="It is done.")]
     async with (
         two(postgres, tmp_path, script, "") as (one, other),
@@ -112,9 +104,6 @@ async def test_a_process_that_stops_hands_its_sessions_over(postgres: PostgresSe
         assert places(second, session) == [seq for seq in stored if seq > stored[-1] - len(places(second, session))]
 
 
-# --- processes that die ------------------------------------------------------------------------------------------
-
-
 @asynccontextmanager
 async def process_beside(place: Place, tmp_path: Path, *more: str) -> AsyncIterator[tuple[Place, Any]]:
     """A real `acp-coder serve` with the same store and tokens."""
@@ -132,9 +121,7 @@ async def process_beside(place: Place, tmp_path: Path, *more: str) -> AsyncItera
                 process.terminate()
 
 
-async def test_a_process_killed_in_a_turn_loses_nothing_and_the_turn_is_not_begun_twice(
-    postgres: PostgresServer, tmp_path: Path
-) -> None:
+async def test_a_process_killed_in_a_turn_loses_nothing_and_begins_none_twice(postgres: PostgresServer, tmp_path: Path):
     """Who was connected by another process goes on without noticing more than the loss of the turn."""
     command = f"echo once >>ran; {WAITS}"
     script = [Answer(text="It begins. ", tool_calls=(bash(command),)), Answer(text="It goes on.")]
@@ -184,12 +171,7 @@ async def killed(process: Any, once: Path) -> None:
     process.kill()
 
 
-# --- processes that are alive and have lost their lease ------------------------------------------------------------
-
-
-async def test_who_has_lost_the_lease_stops_and_its_clients_go_on_at_the_other(
-    postgres: PostgresServer, tmp_path: Path
-) -> None:
+async def test_who_lost_the_lease_stops_and_its_clients_go_on_elsewhere(postgres: PostgresServer, tmp_path: Path):
     """As after a process was stopped, or cut off from the database, for longer than the lease."""
     script = [asks(bash(WAITS)), Answer(text="It goes on.")]
     async with two(postgres, tmp_path, script, lease=0.6) as (one, other), editor(one, check=False) as first:
@@ -226,9 +208,7 @@ async def test_who_only_looks_on_sees_what_another_process_begins(postgres: Post
             assert second.text() == "It is first.It is second."
 
 
-async def test_a_session_of_another_process_is_deleted_if_nobody_uses_it(
-    postgres: PostgresServer, tmp_path: Path
-) -> None:
+async def test_a_session_of_another_process_is_deleted_if_nobody_uses_it(postgres: PostgresServer, tmp_path: Path):
     async with (
         two(postgres, tmp_path, [Answer(text="It is first.")]) as (one, other),
         httpx2.AsyncClient(headers={"Authorization": f"Bearer {one.token}"}) as web,
@@ -240,9 +220,6 @@ async def test_a_session_of_another_process_is_deleted_if_nobody_uses_it(
         while (await web.delete(f"{other.http}/sessions/{session}")).status_code == 409:
             await anyio.sleep(0.01)  # The link is being closed.
         assert (await web.get(f"{one.http}/sessions/{session}")).status_code == 404
-
-
-# --- workers -----------------------------------------------------------------------------------------------------
 
 
 async def test_workers_share_a_port_and_count_together(postgres: PostgresServer, tmp_path: Path) -> None:
@@ -293,7 +270,7 @@ def test_a_worker_that_ends_is_replaced_and_all_end_with_the_first_process(tmp_p
         assert run.stdout.read() == b"", "nobody has it open any more"
 
 
-def test_workers_that_cannot_begin_end_the_server(tmp_path: Path) -> None:
+def test_workers_that_cannot_begin_or_share_no_store_end_the_server(tmp_path: Path) -> None:
     environ = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
     with subprocess.Popen([sys.executable, "-c", WORKERS, "60"], stdout=subprocess.PIPE, env=environ) as run:
         try:
@@ -302,9 +279,6 @@ def test_workers_that_cannot_begin_end_the_server(tmp_path: Path) -> None:
             assert run.wait(BOUND) == 1
         finally:
             run.kill()
-
-
-def test_several_workers_need_a_store_that_they_share(tmp_path: Path) -> None:
     ended = subprocess.run(
         [COMMAND, "serve", "--port", "0", "--workers", "2"], env=environ_for(tmp_path, "http://127.0.0.1:9"),
         capture_output=True, text=True, timeout=BOUND,

@@ -29,9 +29,7 @@ from tests.waits import until
 from tests.websockets_client import connected
 
 
-async def test_a_turn_goes_on_without_its_client_that_was_connected_elsewhere(
-    postgres: PostgresServer, tmp_path: Path
-) -> None:
+async def test_a_turn_goes_on_without_its_client_that_was_connected_elsewhere(postgres: PostgresServer, tmp_path: Path):
     async with two(postgres, tmp_path, SCRIPT) as (one, other), editor(one, check=False) as first:
         session = (await first.new_session(one.project)).session_id
         async with cut_off(other) as second, anyio.create_task_group() as tasks:
@@ -58,11 +56,7 @@ async def test_a_cancel_right_behind_its_prompt_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scope", ["prompt", "watch"])
-async def test_clients_cannot_send_what_is_between_processes(
-    postgres: PostgresServer,
-    tmp_path: Path,
-    scope: Any,
-) -> None:
+async def test_clients_cannot_send_what_is_between_processes(postgres: PostgresServer, tmp_path: Path, scope: Any):
     async with two(postgres, tmp_path, [Answer(text="It is done.")]) as (one, other), editor(one) as first:
         session = (await first.new_session(one.project)).session_id
         token = one.identities.add("another", owner="me", scope=scope)
@@ -126,10 +120,8 @@ async def test_a_lease_that_is_let_go_of_in_between_is_taken(postgres: PostgresS
         assert await there.runs_at(session) == other.server.process
 
 
-async def test_turns_are_cancelled_while_the_database_does_not_answer(
-    postgres: PostgresServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+async def test_turns_are_cancelled_without_the_database(
+    postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = [Answer(tool_calls=(Call("bash", {"command": WAITS}),))]
     async with two(postgres, tmp_path, script, lease=1.0) as (one, _), editor(one) as first:
@@ -161,9 +153,7 @@ async def test_turns_are_cancelled_while_the_database_does_not_answer(
         assert first.lines("from_agent", "session/update")
 
 
-async def test_a_replay_that_is_cut_off_is_an_error_and_not_shown_twice(
-    postgres: PostgresServer, tmp_path: Path
-) -> None:
+async def test_a_replay_that_is_cut_off_is_an_error_and_not_shown_twice(postgres: PostgresServer, tmp_path: Path):
     async with two(postgres, tmp_path, [Answer(text="ok " * PIECE)] * 3) as (one, other), editor(one) as first:
         session = (await first.new_session(one.project)).session_id
         for word in ("a", "b", "c"):
@@ -214,9 +204,7 @@ async def test_a_notice_of_something_else_ends_nothing(postgres: PostgresServer,
             await second.load_session(session, one.project)
 
 
-async def test_who_asks_a_process_that_has_just_lost_a_session_is_led_to_the_next(
-    postgres: PostgresServer, tmp_path: Path
-) -> None:
+async def test_who_asks_where_a_session_has_just_left_is_led_on_to_it(postgres: PostgresServer, tmp_path: Path) -> None:
     script = [Answer(text="It is first."), Answer(text="It is second.")]
     async with (
         two(postgres, tmp_path, script, lease=600.0) as (one, other),
@@ -267,9 +255,7 @@ async def test_many_loads_at_once_keep_one_log_in_memory(tmp_path: Path, monkeyp
         assert len(read) == 5
 
 
-async def test_who_comes_second_to_open_a_session_is_relayed_to_the_first(
-    postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_is_second_is_relayed(postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     async with two(postgres, tmp_path, [Answer(text="It is first.")], lease=600.0) as (one, other):
         async with editor(one) as first:
             session = (await first.new_session(one.project)).session_id

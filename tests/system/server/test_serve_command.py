@@ -60,10 +60,9 @@ def test_tokens_are_added_listed_and_revoked_and_kept_by_their_hash(tmp_path: Pa
         (("token", "add"), "whose? `acp-coder serve token add NAME`"),
         (("token", "add", "a", "--folder", "/nowhere"), "/nowhere is not a folder"),
         (("--host", "0.0.0.0"), "without TLS anybody in between can read the token"),
-        (("--cert", "x"), "--cert and --key belong together"),
-        (("--port", "99999999"), "cannot be listened on"),
+        (("--cert", "x"), "--cert and --key belong together"), (("--port", "99999999"), "cannot be listened on"),
         (("--host", "nowhere.invalid", "--without-tls"), "cannot be listened on"),
-    ):
+    ):  # fmt: skip
         done = ran(tmp_path, *wrong)
         assert words in done.stderr and done.returncode == 2, wrong
         assert "Traceback" not in done.stderr

@@ -8,13 +8,7 @@ import pytest
 
 from tests.contracts import contract
 from tests.postgres_server import PostgresServer
-from tests.store import (
-    test_contract,
-    test_found_words,
-    test_leases,
-    test_memories,
-    test_processes,
-)
+from tests.store import test_contract, test_found_words, test_leases, test_memories, test_processes
 from tests.store.conftest import opened, store
 
 __all__ = ["opened", "store"]

@@ -13,6 +13,7 @@ from threading import Thread
 import anyio
 import psycopg
 import pytest
+from pytest import MonkeyPatch
 
 from acp_agent.errors import StoreBusy, StoreError
 from acp_agent.store import postgres as postgres_module
@@ -66,12 +67,7 @@ def end_connections(server: PostgresServer) -> None:
         db.execute("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
 
 
-# --- it goes away ------------------------------------------------------------------------------------------------
-
-
-def test_connections_that_were_ended_while_idle_are_made_anew_unnoticed(
-    postgres: PostgresServer, store: SessionStore
-) -> None:
+def test_connections_that_were_ended_while_idle_are_made_anew_unnoticed(postgres: PostgresServer, store: SessionStore):
     store.append("s", [entry("1")])
     end_connections(postgres)
     store.append("s", [entry("2")])
@@ -79,9 +75,7 @@ def test_connections_that_were_ended_while_idle_are_made_anew_unnoticed(
     assert texts(store) == [b"1", b"2"]
 
 
-def test_a_server_that_is_away_is_told_in_words_and_used_again_once_it_is_back(
-    postgres: PostgresServer, schema: str, ours: PostgresServer
-) -> None:
+def test_a_server_that_is_away_is_used_once_it_is_back(postgres: PostgresServer, schema: str, ours: PostgresServer):
     with closing(postgres_store(ours.url(), schema, timeout=5, away=0.1)) as store:
         store.create(SessionRecord("s", "/project"))
         store.append("s", [entry("1")])
@@ -109,9 +103,7 @@ def test_a_server_that_is_away_for_a_moment_is_waited_for(schema: str, ours: Pos
         assert texts(store) == [b"1"]
 
 
-def test_a_connection_that_is_lost_within_a_transaction_loses_all_of_it(
-    postgres: PostgresServer, store: SessionStore
-) -> None:
+def test_a_connection_that_is_lost_within_a_transaction_loses_all_of_it(postgres: PostgresServer, store: SessionStore):
     with pytest.raises(StoreBusy, match="cannot be reached"), store._db.write() as db:
         db.change("UPDATE sessions SET title = 'half' WHERE id = ?", "s")
         end_connections(postgres)
@@ -127,7 +119,7 @@ MOMENTS = ["BEGIN", "statement", "statement done", "COMMIT", "COMMIT done"]
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("whole", [True, False], ids=["one statement", "several"])
 def test_a_change_whose_connection_is_lost_is_made_once_or_told_truly(
-    store: SessionStore, monkeypatch: pytest.MonkeyPatch, moment: str, whole: bool
+    store: SessionStore, monkeypatch: MonkeyPatch, moment: str, whole: bool
 ) -> None:
     execute, lost = psycopg.Connection.execute, list[str]()
 
@@ -159,9 +151,7 @@ def test_a_change_whose_connection_is_lost_is_made_once_or_told_truly(
     assert ("Nothing of the last change was stored" in told) is not untold
 
 
-def test_a_change_of_which_nobody_can_say_whether_it_was_made_is_told_so(
-    schema: str, ours: PostgresServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_that_was_perhaps_made_is_told_so(schema: str, ours: PostgresServer, monkeypatch: MonkeyPatch):
     with closing(postgres_store(ours.url(), schema, timeout=5, away=0.1)) as store:
         store.create(SessionRecord("s", "/project"))
         unknown = pytest.raises(StoreBusy, match="whether the last change was stored is not known; try again")
@@ -172,9 +162,7 @@ def test_a_change_of_which_nobody_can_say_whether_it_was_made_is_told_so(
         ours.start()
 
 
-def test_a_query_whose_connection_is_lost_is_asked_again(
-    postgres: PostgresServer, store: SessionStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_query_is_asked_again(postgres: PostgresServer, store: SessionStore, monkeypatch: MonkeyPatch) -> None:
     rows, asked = postgres_module._Transaction.rows, list[str]()
 
     def losing(db: postgres_module._Transaction, query: str, *values: object) -> list[object]:
@@ -196,32 +184,24 @@ def test_what_may_have_been_stored_is_stored_once(store: SessionStore) -> None:
     assert texts(store) == [b"0", b"1", b"2", b"3", b"4"]
 
 
-# --- bounds ------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def own_url(postgres: PostgresServer) -> str:
     """Of connections that nobody else in this process uses, with whatever bounds they were made."""
     return postgres.url(application_name=uuid.uuid4().hex)
 
 
-def test_a_statement_that_takes_too_long_is_ended_and_told(own_url: str, schema: str) -> None:
+def test_a_statement_that_takes_too_long_and_who_gets_no_connection_are_told(own_url: str, schema: str) -> None:
     with closing(postgres_store(own_url, schema, timeout=0.2)) as store:
         with pytest.raises(StoreBusy, match=r"did not answer within 0\.2 s"):
             store._db.rows("SELECT pg_sleep(60)")
         assert store.count() == 0, "the connection is used again"
-
-
-def test_who_gets_no_connection_in_time_is_told(own_url: str, schema: str) -> None:
     with closing(postgres_store(own_url, schema, connections=1, timeout=0.2)) as store:
         with store._db.write(), pytest.raises(StoreBusy, match=r"all 1 connections are in use \(store.connections\)"):
             store.count()
         assert store.count() == 0
 
 
-def test_a_row_that_another_process_is_changing_is_waited_for_in_bounds(
-    own_url: str, schema: str, store: SessionStore
-) -> None:
+def test_a_row_that_another_process_is_changing_is_waited_for_in_bounds(own_url: str, schema: str, store: SessionStore):
     with (
         closing(postgres_store(own_url, schema, busy_timeout=0.1)) as other,
         store._db.write() as db,
@@ -229,9 +209,6 @@ def test_a_row_that_another_process_is_changing_is_waited_for_in_bounds(
     ):
         db.change("UPDATE sessions SET title = 'mine' WHERE id = ?", "s")
         other.change("s", title="theirs")
-
-
-# --- schemas -----------------------------------------------------------------------------------------------------
 
 
 def test_owners_do_not_see_each_other_and_names_are_never_sql(postgres: PostgresServer, schema: str) -> None:
@@ -307,9 +284,6 @@ def test_what_is_too_long_for_an_index_is_kept(store: SessionStore) -> None:
     assert [asked.allowed for asked in store.questions.counts("/p", 5)] == [2]
 
 
-# --- other processes ---------------------------------------------------------------------------------------------
-
-
 async def test_what_another_process_tells_is_heard(postgres: PostgresServer, schema: str, store: SessionStore) -> None:
     with closing(postgres_store(postgres.url(), f"{schema}_x")) as stranger, anyio.fail_after(BOUND):
         async with aclosing(store.listen("news")) as heard:
@@ -321,9 +295,7 @@ async def test_what_another_process_tells_is_heard(postgres: PostgresServer, sch
             assert await anext(heard) == "söme 'words'"
 
 
-async def test_a_channel_has_no_name_that_others_could_guess(
-    postgres: PostgresServer, schema: str, store: SessionStore
-) -> None:
+async def test_a_channel_has_a_name_nobody_can_guess(postgres: PostgresServer, schema: str, store: SessionStore):
     with anyio.fail_after(BOUND), closing(psycopg.connect(postgres.url(), autocommit=True)) as stranger:
         async with aclosing(store.listen("news")) as heard:
             assert await anext(heard) == ""
@@ -333,8 +305,8 @@ async def test_a_channel_has_no_name_that_others_could_guess(
             assert await anext(heard) == "true"
 
 
-async def test_who_listens_goes_on_after_its_connection_was_lost(
-    postgres: PostgresServer, store: SessionStore, monkeypatch: pytest.MonkeyPatch
+async def test_who_listens_goes_on_after_a_loss(
+    postgres: PostgresServer, store: SessionStore, monkeypatch: MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_module, "LISTEN_AGAIN", 0.01)
     with anyio.fail_after(BOUND):

@@ -253,7 +253,6 @@ async def test_a_browser_that_does_not_start_is_told_in_words_each_time(tmp_path
 
 @pytest.mark.parametrize("broken", ["folder", "proxy", "driver"])
 async def test_a_start_that_fails_in_any_way_is_told_and_the_next_one_works(tmp_path, site, monkeypatch, broken):
-
     def no_listener(*_: object, **__: object) -> None:
         raise OSError(24, "Too many open files")
 
