@@ -206,13 +206,7 @@ async def test_both_commands_answer_without_a_server(tmp_path, command):
 
 
 async def test_the_beginning_of_the_requests_of_a_session_is_the_same_to_the_byte(tmp_path):
-    script = [
-        asks(bash("seq 1 30000")),
-        asks(Call("plan", {"entries": [{"content": "x"}]})),
-        "done",
-        "again",
-        "loaded",
-    ]
+    script = [asks(bash("seq 1 30000")), asks(Call("plan", {"entries": [{"content": "x"}]})), "done", "again", "loaded"]
     async with went(tmp_path, script, mode="auto") as r:
         await r.editor.prompt("more")
         await r.editor.load_session(r.editor.session_id, r.project)

@@ -65,10 +65,7 @@ async def test_its_permission_requests_say_whose_they_are(tmp_path):
 
 
 async def test_it_gets_only_the_tools_it_was_given(tmp_path):
-    async with went(
-        tmp_path,
-        [delegate(tools=["grep", "read_file"]), asks(bash("ls")), "no", "done"],
-    ) as r:
+    async with went(tmp_path, [delegate(tools=["grep", "read_file"]), asks(bash("ls")), "no", "done"]) as r:
         assert r.tool_names(2) == {"grep", "read"}
         assert "not among the tools of this sub-agent" in last(r, 3)
 

@@ -46,8 +46,7 @@ async def test_the_git_server_works_in_the_sessions_repository_alone(tmp_path):
 async def test_the_time_server_answers_and_its_errors_are_told(tmp_path):
     arguments = {"source_timezone": "Europe/Berlin", "time": "12:00", "target_timezone": "Asia/Tokyo"}
     script = rounds(
-        Call("mcp_time_convert_time", arguments),
-        Call("mcp_time_convert_time", {**arguments, "time": "25:00"}),
+        Call("mcp_time_convert_time", arguments), Call("mcp_time_convert_time", {**arguments, "time": "25:00"})
     )
     async with went(tmp_path, script, otherwise=allow_always, mcp_servers=[reference("time")]) as r:
         good, bad = r.editor.tool_calls().values()

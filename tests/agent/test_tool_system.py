@@ -230,12 +230,7 @@ async def test_a_path_that_changed_is_read_again(tmp_path, how):
         "editor": Call("list_directory", {}),
     }[how]
     buffers: dict = {}
-    script = [
-        asks(read),
-        asks(between),
-        Answer(tool_calls=(read,), hang_before=True),
-        "done",
-    ]
+    script = [asks(read), asks(between), Answer(tool_calls=(read,), hang_before=True), "done"]
     async with rig(tmp_path, script, mode="auto", buffers=buffers) as r:
         file = r.project / "a.txt"
         file.write_text("one\n")

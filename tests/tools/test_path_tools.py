@@ -153,8 +153,7 @@ async def test_a_link_is_meant_itself_wherever_it_leads(on: Bench, tmp_path: Pat
 
 
 async def test_a_copied_link_that_leads_outside_from_its_new_place_stays_a_link_that_no_tool_follows(
-    on: Bench,
-    tmp_path: Path,
+    on: Bench, tmp_path: Path
 ) -> None:
     (tmp_path / "secret").write_text("secret")
     (on.folder / "a").mkdir()
