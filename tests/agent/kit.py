@@ -139,13 +139,9 @@ class Rig:
 def environ_for(home: Path, base_url: str, **more: str) -> dict[str, str]:
     """An environment in which nothing of the user who runs the tests is found."""
     return {
-        "HOME": str(home),
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
-        "OPENAI_BASE_URL": base_url,
-        "OPENAI_MODEL": "fake-model",
-        "ACP_CODER_KEYRING": "0",
-        **more,
-    }
+        "HOME": str(home), "PATH": "/usr/local/bin:/usr/bin:/bin", "OPENAI_BASE_URL": base_url,
+        "OPENAI_MODEL": "fake-model", "ACP_CODER_KEYRING": "0", **more,
+    }  # fmt: skip
 
 
 @asynccontextmanager

@@ -28,15 +28,11 @@ async def test_modes_and_options_are_offered_and_agree(tmp_path):
         assert [mode.id for mode in answer.modes.available_modes] == ["ask", "architect", "code", "auto"]
         assert answer.modes.current_mode_id == "code"
         assert [(o.id, o.category) for o in answer.config_options] == [
-            ("mode", "mode"),
-            ("model", "model"),
-            ("thought_level", "thought_level"),
-        ]
+            ("mode", "mode"), ("model", "model"), ("thought_level", "thought_level"),
+        ]  # fmt: skip
         assert values(answer.config_options) == {
-            "mode": "code",
-            "model": "default/fake-model",
-            "thought_level": "default",
-        }
+            "mode": "code", "model": "default/fake-model", "thought_level": "default",
+        }  # fmt: skip
 
 
 async def test_a_mode_set_by_the_client_shows_in_the_options(tmp_path):

@@ -93,11 +93,8 @@ async def test_a_host_is_asked_about_while_the_command_waits(tmp_path: Path, nam
         assert command in shown and call.id in shown and f"registry.test:{port}" in shown
         assert asked.tool_call.tool_call_id != call.id
         assert [option.kind for option in asked.options] == [
-            "allow_once",
-            "allow_always",
-            "reject_once",
-            "reject_always",
-        ]
+            "allow_once", "allow_always", "reject_once", "reject_always",
+        ]  # fmt: skip
         assert got[0].startswith(b"POST /x HTTP/1.1\r\n") and names == ["registry.test"]
         (line,) = events(made, "network")
         assert line["host"] == f"registry.test:{port}" and line["call_id"] == call.id
@@ -328,10 +325,8 @@ async def test_it_is_the_same_in_the_editors_terminal_and_without_one(tmp_path: 
     async with web_server() as (port, _):
         near = f"curl -sS --noproxy '*' http://127.0.0.1:{port}"
         commands = (
-            f"export HTTP_PROXY=x; curl -sS http://registry.test:{port}",
-            near,
-            f"curl -sS http://registry.test:{port}",
-        )
+            f"export HTTP_PROXY=x; curl -sS http://registry.test:{port}", near, f"curl -sS http://registry.test:{port}",
+        )  # fmt: skip
         async with session(tmp_path, *commands, terminal=terminal) as made:
             await ran(made)
             assert "hello" not in await ran(made)

@@ -201,16 +201,12 @@ async def test_of_the_files_around_those_of_others_and_with_keys_are_hidden(tmp_
 
 
 NO = {
-    "off": "`tools.sandbox.enclosing_repository` is off",
-    "home": "it is that of the home folder",
-    "open": "everybody may write in",
-    "link": "is a link that leads elsewhere",
-    "pointer": "which does not say that this is its work tree",
-    "commondir": "names another repository or work tree",
-    "worktree": "names another repository or work tree",
-    "one line": "names another repository or work tree",
+    "off": "`tools.sandbox.enclosing_repository` is off", "home": "it is that of the home folder",
+    "open": "everybody may write in", "link": "is a link that leads elsewhere",
+    "pointer": "which does not say that this is its work tree", "commondir": "names another repository or work tree",
+    "worktree": "names another repository or work tree", "one line": "names another repository or work tree",
     "large": "too many to see which to hide",
-}
+}  # fmt: skip
 
 
 def planted(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> str:

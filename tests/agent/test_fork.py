@@ -174,17 +174,11 @@ async def test_a_fork_can_end_with_a_message(tmp_path, kind, left):
         assert words.replace("\n", "|").split("|") == ["First.", "One.", *left, "Else."]
 
 
-@pytest.mark.parametrize(
-    ("params", "meta", "code"),
-    [
-        ({"sessionId": "unknown"}, None, -32002),
-        ({"cwd": "relative"}, None, -32602),
-        ({}, {"fork": {"to": 7}}, -32602),
-        ({}, {"fork": {"to": "1"}}, -32602),
-        ({}, {"jetbrains": {"air": {"fork": {"version": 1, "messageId": "none"}}}}, -32602),
-    ],
-    ids=["unknown", "relative", "no prompt", "no number", "no message"],
-)
+@pytest.mark.parametrize(("params", "meta", "code"), [
+    ({"sessionId": "unknown"}, None, -32002), ({"cwd": "relative"}, None, -32602), ({}, {"fork": {"to": 7}}, -32602),
+    ({}, {"fork": {"to": "1"}}, -32602),
+    ({}, {"jetbrains": {"air": {"fork": {"version": 1, "messageId": "none"}}}}, -32602),
+], ids=["unknown", "relative", "no prompt", "no number", "no message"])  # fmt: skip
 async def test_a_fork_that_cannot_be_is_refused(tmp_path, params, meta, code):
     async with went(tmp_path, ["One."], prompt="First.") as r:
         with refused(code):

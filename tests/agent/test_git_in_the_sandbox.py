@@ -155,11 +155,8 @@ async def test_a_command_in_the_background_has_its_changes_taken_over_when_it_en
 
 
 HOSTILE = {
-    "a link to a secret": "rm config; ln -s {secret} config",
-    "a pipe": "rm config; mkfifo config",
-    "a folder": "rm config; mkdir config",
-    "nothing": "rm config",
-    "too large": "yes '# x' | head -c 300000 >> config",
+    "a link to a secret": "rm config; ln -s {secret} config", "a pipe": "rm config; mkfifo config",
+    "a folder": "rm config; mkdir config", "nothing": "rm config", "too large": "yes '# x' | head -c 300000 >> config",
     "no configuration": "printf '[core\\n' > config",
     "an odd character": "printf '[core]\\n\\tpa\\0ger = x\\n' > config",
     "an include": "printf '[include]\\n\\tpath = evil\\n' >> config",
@@ -167,7 +164,7 @@ HOSTILE = {
     "too many keys": "for i in {{1..5000}}; do printf '[user]\\n\\tkey%s = x\\n' $i; done >> config",
     "the folder leads to another repository": "cd ..; mv 0 1; ln -s {secret}.d 0",
     "the folder moved": "cd /run/acp-coder-copies; mv 0 1; mkdir 0; printf '[core]\\n pager=x\\n' > 0/config",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -75,30 +75,20 @@ async def test_a_hook_reads_the_call_as_claude_code_tells_it(tmp_path):
         calls = list(r.editor.tool_calls())
         first, edit, several, glob = told(seen)
         assert first == {
-            "session_id": r.editor.session_id,
-            "transcript_path": "",
-            "cwd": str(r.project),
-            "permission_mode": "bypassPermissions",
-            "hook_event_name": "PreToolUse",
-            "tool_name": "Bash",
-            "tool_input": {"command": "true"},
-            "tool_use_id": calls[0],
-        }
+            "session_id": r.editor.session_id, "transcript_path": "", "cwd": str(r.project),
+            "permission_mode": "bypassPermissions", "hook_event_name": "PreToolUse", "tool_name": "Bash",
+            "tool_input": {"command": "true"}, "tool_use_id": calls[0],
+        }  # fmt: skip
         assert edit["tool_name"] == "Edit"
         assert edit["tool_input"]["file_path"] == str(r.project / "a.txt")
         assert several["tool_name"] == "MultiEdit"
         assert glob["tool_name"] == "Glob"
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "echo 'not today' >&2; exit 2",
-        says(permissionDecision="deny", permissionDecisionReason="not today"),
-        """printf '{"decision": "block", "reason": "not today"}'""",
-    ],
-    ids=["exit-2", "json", "old-json"],
-)
+@pytest.mark.parametrize("command", [
+    "echo 'not today' >&2; exit 2", says(permissionDecision="deny", permissionDecisionReason="not today"),
+    """printf '{"decision": "block", "reason": "not today"}'""",
+], ids=["exit-2", "json", "old-json"])  # fmt: skip
 async def test_a_hook_denies_and_the_model_reads_why(tmp_path, command):
     config = hook("PreToolUse", command, name="curfew", matcher="Bash")
     async with went(tmp_path, rounds(bash("touch made")), mode="auto", config=config) as r:
@@ -213,22 +203,17 @@ async def test_a_changed_call_that_keeps_failing_is_not_run_again(tmp_path):
         assert ["was not run again" in text for text in results(r, 4)] == [False, False, True]
 
 
-@pytest.mark.parametrize(
-    ("more", "why"),
-    [
-        ({"command": "echo broken >&2; exit 1"}, "exit code 1: broken"),
-        ({"command": "sleep 600", "timeout": 0.2}, "ran longer than 0.2 s"),
-        ({"command": "printf '{'"}, "its output is not what a hook says"),
-        ({"command": """printf '{"decision": "perhaps"}'"""}, "which is not one of"),
-        ({"command": "kill -9 $$"}, "killed by SIGKILL"),
-        ({"command": "yes"}, "printed more than"),
-        ({"command": "true", "matcher": "("}, "`matcher` is not a regular expression"),
-        ({"command": ""}, "it needs either `command` or `url`"),
-        ({"command": "", "url": "ftp://a"}, "is not one of http or https"),
-        ({"command": "", "url": "http://127.0.0.1:9/"}, "cannot be reached"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
+@pytest.mark.parametrize(("more", "why"), [
+    ({"command": "echo broken >&2; exit 1"}, "exit code 1: broken"),
+    ({"command": "sleep 600", "timeout": 0.2}, "ran longer than 0.2 s"),
+    ({"command": "printf '{'"}, "its output is not what a hook says"),
+    ({"command": """printf '{"decision": "perhaps"}'"""}, "which is not one of"),
+    ({"command": "kill -9 $$"}, "killed by SIGKILL"), ({"command": "yes"}, "printed more than"),
+    ({"command": "true", "matcher": "("}, "`matcher` is not a regular expression"),
+    ({"command": ""}, "it needs either `command` or `url`"),
+    ({"command": "", "url": "ftp://a"}, "is not one of http or https"),
+    ({"command": "", "url": "http://127.0.0.1:9/"}, "cannot be reached"),
+], ids=lambda value: value if isinstance(value, str) else "")  # fmt: skip
 async def test_a_hook_that_breaks_is_said_and_asks_instead_of_allowing(tmp_path, more, why):
     config = hook("PreToolUse", **{"name": "frail", **more})
     script = rounds(bash("touch made"), bash("touch other"))
@@ -250,19 +235,13 @@ async def test_matchers_are_expressions_for_the_whole_name_ours_or_theirs(tmp_pa
         assert (r.project / "made").exists() is not meant
 
 
-@pytest.mark.parametrize(
-    ("pattern", "call", "meant"),
-    [
-        ("git push *", bash("cd . && git push --force"), True),
-        ("git push *", bash("git status"), False),
-        ("git push *", bash('eval "$X"'), True),
-        ("git push *", bash("bash -c 'git push'"), True),
-        ("secret/*", Call("read", {"path": "secret/a"}), True),
-        ("secret/*", Call("read", {"path": "./other/../secret/a"}), True),
-        ("secret/*", Call("read", {"path": "open/a"}), False),
-        ("secret/*", bash("cat secret/a"), True),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "call", "meant"), [
+    ("git push *", bash("cd . && git push --force"), True), ("git push *", bash("git status"), False),
+    ("git push *", bash('eval "$X"'), True), ("git push *", bash("bash -c 'git push'"), True),
+    ("secret/*", Call("read", {"path": "secret/a"}), True),
+    ("secret/*", Call("read", {"path": "./other/../secret/a"}), True),
+    ("secret/*", Call("read", {"path": "open/a"}), False), ("secret/*", bash("cat secret/a"), True),
+])  # fmt: skip
 async def test_patterns_find_what_a_call_touches_however_it_is_written(tmp_path, pattern, call, meant):
     seen = tmp_path / "seen"
     config = hook("PreToolUse", keeps(seen, "exit 2"), pattern=pattern)
@@ -479,16 +458,12 @@ async def accepts(request: object) -> CreateElicitationResponse:
     return CreateElicitationResponse(action="accept", content={"answer": "blue"})
 
 
-@pytest.mark.parametrize(
-    ("script", "elicitation", "expected"),
-    [
-        ([*rounds(bash("touch made"))], None, ["permission_prompt", "acp-coder asks for permission: touch made"]),
-        ([*rounds(ASK)], None, ["elicitation_dialog", "Which one?"]),
-        ([*rounds(ASK)], accepts, ["elicitation_dialog", "Which one?"]),
-        ([], None, ["permission_prompt", "acp-coder asks for permission: The hook `odd` wants you to decide"]),
-    ],
-    ids=["permission", "choice", "form", "hook"],
-)
+@pytest.mark.parametrize(("script", "elicitation", "expected"), [
+    ([*rounds(bash("touch made"))], None, ["permission_prompt", "acp-coder asks for permission: touch made"]),
+    ([*rounds(ASK)], None, ["elicitation_dialog", "Which one?"]),
+    ([*rounds(ASK)], accepts, ["elicitation_dialog", "Which one?"]),
+    ([], None, ["permission_prompt", "acp-coder asks for permission: The hook `odd` wants you to decide"]),
+], ids=["permission", "choice", "form", "hook"])  # fmt: skip
 async def test_a_question_is_a_notification(tmp_path, script, elicitation, expected):
     seen = tmp_path / "seen"
     config = hook("Notification", keeps(seen), matcher="permission_prompt|elicitation_dialog")
@@ -649,12 +624,8 @@ async def test_no_credential_in_the_url_of_a_hook_is_told(tmp_path, capsys):
         assert try_hooks.run(Namespace(verb="list", cwd=str(r.project)), r.environ) == 0
         kept = dict(rows(load_config(r.environ)))["hooks.on"]
         everything = [
-            str(r.editor.transcript),
-            str(audit(tmp_path)),
-            capsys.readouterr().out,
-            kept,
-            *map(str, r.messages(2)),
-        ]
+            str(r.editor.transcript), str(audit(tmp_path)), capsys.readouterr().out, kept, *map(str, r.messages(2)),
+        ]  # fmt: skip
         assert all("127.0.0.1:9/hook" in text for text in everything[1:4])
         assert not [text for text in everything if re.search("word.(one|two|three|four)|someone", text)]
     there.close()
@@ -675,11 +646,8 @@ async def test_what_each_event_tells_is_as_it_was(tmp_path):
     """`UPDATE_GOLDEN=1` writes the files."""
     script = [
         *rounds(Call("write", {"path": "a.txt", "content": "x"}), bash("echo hi"))[:2],
-        asks(Call("delegate", {"prompt": "Find it.", "title": "find it"})),
-        "found",
-        LONG,
-        "summary",
-    ]
+        asks(Call("delegate", {"prompt": "Find it.", "title": "find it"})), "found", LONG, "summary",
+    ]  # fmt: skip
     async with went(tmp_path, script, config="".join(hook(event, keeps(tmp_path / event)) for event in EVENTS)) as r:
         await r.editor.prompt("/compact")
         await kept(tmp_path / "Notification", 1)

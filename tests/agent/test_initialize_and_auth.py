@@ -32,17 +32,11 @@ async def test_an_impossible_version_is_invalid_params(tmp_path, version):
             await editor.request("initialize", {"protocolVersion": version})
 
 
-@pytest.mark.parametrize(
-    "capabilities",
-    [
-        None,
-        {},
-        {"fs": None, "terminal": None},
-        {"fs": {"readTextFile": "yes"}, "terminal": "garbage", "session": 7, "unknown": {"a": 1}},
-        {"_meta": "garbage"},
-        "garbage",
-    ],
-)
+@pytest.mark.parametrize("capabilities", [
+    None, {}, {"fs": None, "terminal": None},
+    {"fs": {"readTextFile": "yes"}, "terminal": "garbage", "session": 7, "unknown": {"a": 1}}, {"_meta": "garbage"},
+    "garbage",
+])  # fmt: skip
 async def test_odd_capabilities_count_as_unsupported(tmp_path, capabilities):
     async with connect(environ_for(tmp_path, "http://localhost:1/v1")) as (editor, agent):
         params = {"protocolVersion": 1, "clientCapabilities": capabilities, "extra": 1, "_meta": {"traceparent": "x"}}

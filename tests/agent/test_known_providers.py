@@ -188,14 +188,10 @@ def on_this_machine(monkeypatch, **models):
         yield servers
 
 
-@pytest.mark.parametrize(
-    ("name", "models", "path"),
-    [
-        ("ollama", ["qwen"], "/api/chat"),
-        ("lmstudio", LM_STUDIO, "/v1/chat/completions"),
-        ("llamacpp", LLAMA_CPP, "/v1/chat/completions"),
-    ],
-)
+@pytest.mark.parametrize(("name", "models", "path"), [
+    ("ollama", ["qwen"], "/api/chat"), ("lmstudio", LM_STUDIO, "/v1/chat/completions"),
+    ("llamacpp", LLAMA_CPP, "/v1/chat/completions"),
+])  # fmt: skip
 async def test_without_any_configuration_a_server_of_this_machine_is_used(tmp_path, monkeypatch, name, models, path):
     own = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "ACP_CODER_KEYRING": "0"}
     with on_this_machine(monkeypatch, **{name: models}) as servers:
@@ -240,19 +236,14 @@ BIG = b"HTTP/1.1 200 OK\r\n\r\n" + b'{"models": [' + b" " * (11 * 1024 * 1024) +
 DEEP = b'HTTP/1.1 200 OK\r\n\r\n{"models": ' + b"[" * 100_000
 
 
-@pytest.mark.parametrize(
-    "replies",
-    [
-        pytest.param([BIG], id="11 MB"),
-        pytest.param([DEEP], id="deep"),
-        pytest.param([b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n\r\n"], id="redirect"),
-        pytest.param(repeat(b" "), id="no end of the first line"),
-        pytest.param(chain([b"HTTP/1.1 200 OK\r\n"], repeat(b"X: y\r\n")), id="no end of the head"),
-        pytest.param(chain([b"HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n"], repeat(b" ")), id="drip"),
-        pytest.param([b"\x16\x03\x01 what is this"], id="no HTTP"),
-        pytest.param([b""], id="nothing"),
-    ],
-)
+@pytest.mark.parametrize("replies", [
+    pytest.param([BIG], id="11 MB"), pytest.param([DEEP], id="deep"),
+    pytest.param([b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n\r\n"], id="redirect"),
+    pytest.param(repeat(b" "), id="no end of the first line"),
+    pytest.param(chain([b"HTTP/1.1 200 OK\r\n"], repeat(b"X: y\r\n")), id="no end of the head"),
+    pytest.param(chain([b"HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n"], repeat(b" ")), id="drip"),
+    pytest.param([b"\x16\x03\x01 what is this"], id="no HTTP"), pytest.param([b""], id="nothing"),
+])  # fmt: skip
 def test_another_program_at_the_port_never_holds_up_the_start(monkeypatch, replies):
     monkeypatch.setattr(local_servers, "ANSWER_TIMEOUT", 0.1)
     ended = threading.Event()

@@ -120,16 +120,10 @@ async def test_an_editor_that_fails_leaves_what_it_published(tmp_path, behaviour
         assert "a.py:3:5: error: published" in await prompted(it, "@diagnostics")
 
 
-@pytest.mark.parametrize(
-    "params",
-    [
-        None,
-        3,
-        {},
-        {"sessionId": "s", "uri": 1, "diagnostics": []},
-        {"sessionId": "s", "uri": "file:///x", "diagnostics": [{}]},
-    ],
-)
+@pytest.mark.parametrize("params", [
+    None, 3, {}, {"sessionId": "s", "uri": 1, "diagnostics": []},
+    {"sessionId": "s", "uri": "file:///x", "diagnostics": [{}]},
+])  # fmt: skip
 async def test_malformed_and_foreign_notifications_change_nothing(tmp_path, params):
     async with rig(tmp_path, [Answer(text="ok")]) as it:
         it.editor.notify("_lsp/publishDiagnostics", params)

@@ -51,15 +51,10 @@ async def test_a_linked_page_reaches_the_model_and_the_person_sees_what_was_fetc
         assert r.editor.permission_requests == []
 
 
-@pytest.mark.parametrize(
-    ("uri", "words"),
-    [
-        ("{site}/missing", "404"),
-        ("http://169.254.169.254/latest/meta-data", "could not be read"),
-        ("https://127.1/x", "could not be read"),
-        ("https://user:pw@example.com/", "could not be read"),
-    ],
-)
+@pytest.mark.parametrize(("uri", "words"), [
+    ("{site}/missing", "404"), ("http://169.254.169.254/latest/meta-data", "could not be read"),
+    ("https://127.1/x", "could not be read"), ("https://user:pw@example.com/", "could not be read"),
+])  # fmt: skip
 async def test_a_page_that_may_not_or_cannot_be_read_is_said_so_and_the_prompt_goes_on(tmp_path, site, uri, words):
     async with rig(tmp_path, ["ok"], config=OPEN) as r:
         prompt = [TextContent(text="see"), link(uri.replace("{site}", site))]

@@ -57,14 +57,11 @@ async def test_the_client_is_told_when_a_url_is_done_with_and_only_then_the_call
         assert r.editor.tool_call().text() == "done at the URL"
 
 
-@pytest.mark.parametrize(
-    ("url", "action", "why"),
-    [
-        ("https://example.com/pay", "decline", "the user has to open https://example.com/pay first (Pay here)"),
-        ("javascript:alert(1)", "accept", "the URL is not one of http or https"),
-        ("", "accept", "its response is not valid MCP"),
-    ],
-)
+@pytest.mark.parametrize(("url", "action", "why"), [
+    ("https://example.com/pay", "decline", "the user has to open https://example.com/pay first (Pay here)"),
+    ("javascript:alert(1)", "accept", "the URL is not one of http or https"),
+    ("", "accept", "its response is not valid MCP"),
+])  # fmt: skip
 async def test_a_call_fails_with_the_reason_if_the_user_does_not_open_its_url(tmp_path, url, action, why):
     script = rounds(Call("mcp_raw_url", {"url": url}))
     more = {"elicitation": answers(action), "mcp_servers": [server()]}

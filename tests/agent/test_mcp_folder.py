@@ -79,10 +79,8 @@ async def test_a_trusted_folder_needs_no_question_in_the_next_session_and_replac
 def test_only_variables_that_commands_inherit_are_put_into_a_folders_servers():
     data = {
         "good": {"command": "${HOME}/x", "args": ["${NONE:-a}"], "env": {"A": "${EMPTY:-b}"}},
-        "secret": {"url": "https://example.com/${OPENAI_API_KEY}"},
-        "wrong": {"args": ["x"]},
-        "no": 1,
-    }
+        "secret": {"url": "https://example.com/${OPENAI_API_KEY}"}, "wrong": {"args": ["x"]}, "no": 1,
+    }  # fmt: skip
     found, trouble = folder_servers(json.dumps({"mcpServers": data}).encode(), {"HOME": "/h", "EMPTY": ""})
     assert list(found) == ["good"]
     assert (found["good"].command, found["good"].args, found["good"].env) == ("/h/x", ["a"], {"A": "b"})

@@ -53,11 +53,9 @@ CELLS: list[dict[str, Any]] = [
     {"cell_type": "raw", "id": "plain", "metadata": {}, "source": []},
 ]
 NOTEBOOK = {
-    "cells": CELLS,
-    "metadata": {"kernelspec": {"display_name": "Python 3", "name": "python3"}, "z": 1.50, "a": 1e5},
-    "nbformat": 4,
-    "nbformat_minor": 5,
-}
+    "cells": CELLS, "metadata": {"kernelspec": {"display_name": "Python 3", "name": "python3"}, "z": 1.50, "a": 1e5},
+    "nbformat": 4, "nbformat_minor": 5,
+}  # fmt: skip
 
 
 def as_text(notebook: Any = NOTEBOOK) -> str:
@@ -214,15 +212,12 @@ async def test_credentials_in_sources_and_outputs_are_redacted_and_kept(tmp_path
     assert sources(tmp_path) == [f"token = '{SECRET}'\nx = 2\n"]
 
 
-@pytest.mark.parametrize(
-    ("text", "shown", "words"),
-    [
-        ('{"cells": [', '     1\t{"cells": [', "shown as plain text, since it is broken JSON"),
-        ('{"a": 1}\n', '     1\t{"a": 1}', "shown as plain text, since it is JSON without `nbformat`"),
-        ("", "n.ipynb is empty", "is empty"),
-        ('{"nbformat": 3, "worksheets": []}', "n.ipynb is a notebook in nbformat 3", "jupyter nbconvert"),
-    ],
-)
+@pytest.mark.parametrize(("text", "shown", "words"), [
+    ('{"cells": [', '     1\t{"cells": [', "shown as plain text, since it is broken JSON"),
+    ('{"a": 1}\n', '     1\t{"a": 1}', "shown as plain text, since it is JSON without `nbformat`"),
+    ("", "n.ipynb is empty", "is empty"),
+    ('{"nbformat": 3, "worksheets": []}', "n.ipynb is a notebook in nbformat 3", "jupyter nbconvert"),
+])  # fmt: skip
 async def test_what_is_no_notebook_is_plain_text_with_a_remark_and_an_old_one_refused(text, shown, words, tmp_path):
     (read,) = await run(tmp_path, READ, text=text)
     assert shown in read and words in read
@@ -350,14 +345,10 @@ async def test_a_cell_is_not_changed_by_number_before_the_notebook_was_read(tmp_
     assert len(sources(tmp_path)) == 4
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        ("edit", {"path": "n.ipynb", "old_string": "Words.", "new_string": "Text."}),
-        ("edit_notebook", {"path": "n.ipynb", "cell": "intro", "new_source": "# Title\nText."}),
-    ],
-    ids=["edit", "edit_notebook"],
-)
+@pytest.mark.parametrize("change", [
+    ("edit", {"path": "n.ipynb", "old_string": "Words.", "new_string": "Text."}),
+    ("edit_notebook", {"path": "n.ipynb", "cell": "intro", "new_source": "# Title\nText."}),
+], ids=["edit", "edit_notebook"])  # fmt: skip
 async def test_a_notebook_that_changed_since_it_was_read_is_not_changed(tmp_path, change):
     read, change = Call(*READ), Call(*change)
     script = rounds(read, bash("sed -i 's/Title/Other/' n.ipynb"), change, read, change)

@@ -106,10 +106,8 @@ def test_other_places_are_read_from_the_table_of_mounts(tmp_path: Path) -> None:
         "4 1 8:2 / /mnt/other rw - ext4 /dev/b rw\n"
     )
     assert set(also_mounted([Path("/home/u/.config/acp-coder")], table)) == {
-        Path("/home/u/.config/acp-coder"),
-        Path("/mnt/my dots/acp-coder"),
-        Path("/mnt/part"),
-    }
+        Path("/home/u/.config/acp-coder"), Path("/mnt/my dots/acp-coder"), Path("/mnt/part"),
+    }  # fmt: skip
     assert also_mounted([Path("/x")], tmp_path / "missing") == []
 
 

@@ -92,12 +92,9 @@ async def test_nothing_from_elsewhere_passes_for_the_agents_own_words_and_a_file
         Call("find_path", {"pattern": "*"}), Call("delegate", {"prompt": "go", "title": "go"}),
     )  # fmt: skip
     script = [
-        *map(asks, calls),
-        imitated,
-        asks(Call("read", {"path": "text"})),
-        asks(Call("read", {"path": "text"})),
+        *map(asks, calls), imitated, asks(Call("read", {"path": "text"})), asks(Call("read", {"path": "text"})),
         "Done.",
-    ]
+    ]  # fmt: skip
     files = {"text": imitated, "a\n[exit code 0]": ""}
     async with rig(tmp_path, script, mode="auto", files=files, mcp_servers=[server()]) as r:
         await r.editor.prompt("go")
@@ -222,17 +219,11 @@ async def test_overflows_end_with_their_session(tmp_path):
             assert db.execute("SELECT count(*) FROM tool_overflow").fetchone() == (0,)
 
 
-@pytest.mark.parametrize(
-    ("config", "line", "count"),
-    [
-        ("", "x" * 60, 1700),
-        ("[tools]\nmax_output_chars = 5000\n", "y", 1700),
-        ('[tools]\nprofile = "short"\n', "y", 1700),
-        ("", "password: " + "a1b2c3", 1700),
-        ("[tools]\nmax_output_chars = 1000\n[tools.files]\nmax_line_chars = 9000\n", "z" * 5000, 5),
-    ],
-    ids=["standard", "lower", "short", "credentials", "lines longer than a result"],
-)
+@pytest.mark.parametrize(("config", "line", "count"), [
+    ("", "x" * 60, 1700), ("[tools]\nmax_output_chars = 5000\n", "y", 1700),
+    ('[tools]\nprofile = "short"\n', "y", 1700), ("", "password: " + "a1b2c3", 1700),
+    ("[tools]\nmax_output_chars = 1000\n[tools.files]\nmax_line_chars = 9000\n", "z" * 5000, 5),
+], ids=["standard", "lower", "short", "credentials", "lines longer than a result"])  # fmt: skip
 async def test_a_long_file_is_read_in_parts_without_holes(tmp_path, config, line, count):
     shown: list[str] = []
 
@@ -283,10 +274,8 @@ async def test_a_filter_acts_only_where_it_saves_more_than_it_says(tmp_path, lin
 async def test_a_credential_reaches_neither_model_nor_client_nor_disk(tmp_path, editor):
     command = f"echo key {KEY}; printf '%s' '{KEY[:20]}'; sleep 0.05; echo '{KEY[20:]}'; exit 1"
     script = [
-        asks(bash(command), Call("read", {"path": ".env"}), Call("grep", {"pattern": "PASS"})),
-        f"It is {KEY}.",
-        "x",
-    ]
+        asks(bash(command), Call("read", {"path": ".env"}), Call("grep", {"pattern": "PASS"})), f"It is {KEY}.", "x",
+    ]  # fmt: skip
     async with rig(tmp_path, script, mode="auto", **editor) as r:
         (r.project / ".env").write_text(f"DB_PASSWORD={PASSWORD}\nKEY={KEY}\n")
         await r.editor.prompt(f"Use the key {KEY} please")
@@ -499,11 +488,8 @@ async def test_the_model_reads_envelopes_where_it_is_configured_so(tmp_path):
         assert unknown["result"]["status"] == "failed"
         assert slow["result"]["timed_out"] is True and slow["result"]["exit_code"] is None
         assert slow["session"] == {
-            "started_at": first["session"]["started_at"],
-            "steps": 3,
-            "executed_commands": 2,
-            "observations": 5,
-        }
+            "started_at": first["session"]["started_at"], "steps": 3, "executed_commands": 2, "observations": 5,
+        }  # fmt: skip
         assert "schema" not in r.editor.text()
 
 
@@ -589,11 +575,8 @@ async def test_a_goal_is_set_planned_followed_and_reached(tmp_path):
     script = [
         asks(Call("plan", {"entries": STEPS})),
         asks(bash("seq 1 2000; echo the parser is here; echo 'x: error: bad'; echo $ACP_CODER_GOAL_ID")),
-        asks(Call("plan", {"entries": done})),
-        asks(bash("seq 1 2000")),
-        "done",
-        "later",
-    ]
+        asks(Call("plan", {"entries": done})), asks(bash("seq 1 2000")), "done", "later",
+    ]  # fmt: skip
     async with rig(tmp_path, script, mode="auto", config="[tools.bash]\nturn_context = true\n") as r:
         assert (await r.editor.prompt("/plan Fix the parser")).stop_reason == "end_turn"
         assert "My goal: Fix the parser" in str(r.messages(1)[-1]["content"])
@@ -610,10 +593,8 @@ async def test_a_goal_is_set_planned_followed_and_reached(tmp_path):
         assert "output filtered" not in result(r, 5), "no goal, no compression"
         with sqlite3.connect(next(iter(tmp_path.rglob("sessions.db")))) as db:
             assert db.execute("SELECT id, text, status FROM goals").fetchone() == (
-                goal_id,
-                "Fix the parser",
-                "completed",
-            )
+                goal_id, "Fix the parser", "completed",
+            )  # fmt: skip
             assert db.execute("SELECT id, depends_on FROM goal_tasks ORDER BY position").fetchall() == [
                 ("look", "[]"),
                 ("fix", '["look"]'),
@@ -643,17 +624,14 @@ async def test_a_goal_survives_a_restart_is_paused_and_given_up(tmp_path):
         assert "given up: Fix the parser" in r.editor.text()
 
 
-@pytest.mark.parametrize(
-    ("entries", "words"),
-    [
-        ([{"id": "a", "content": "x", "depends_on": ["b"]}], "which does not exist"),
-        ([{"id": "a", "content": "x"}, {"id": "a", "content": "y"}], "two steps have the id"),
-        (
-            [{"id": "a", "content": "x", "depends_on": ["b"]}, {"id": "b", "content": "y", "depends_on": ["a"]}],
-            "wait for each other",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("entries", "words"), [
+    ([{"id": "a", "content": "x", "depends_on": ["b"]}], "which does not exist"),
+    ([{"id": "a", "content": "x"}, {"id": "a", "content": "y"}], "two steps have the id"),
+    (
+        [{"id": "a", "content": "x", "depends_on": ["b"]}, {"id": "b", "content": "y", "depends_on": ["a"]}],
+        "wait for each other",
+    ),
+])  # fmt: skip
 async def test_a_graph_that_is_none_is_told(tmp_path, entries, words):
     async with went(tmp_path, [asks(Call("plan", {"entries": entries})), "done"]) as r:
         assert words in result(r, 2)

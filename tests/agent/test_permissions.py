@@ -21,11 +21,8 @@ async def test_the_request_shows_the_exact_command(tmp_path):
         assert command in request.tool_call.content[0].content.text
         assert request.tool_call.raw_input == {"command": command}
         assert [option.kind for option in request.options] == [
-            "allow_once",
-            "allow_always",
-            "reject_once",
-            "reject_always",
-        ]
+            "allow_once", "allow_always", "reject_once", "reject_always",
+        ]  # fmt: skip
         assert len({option.option_id for option in request.options}) == 4
         assert "this exact command in this project" in request.options[1].name
 

@@ -72,12 +72,9 @@ def paths(folder: Path) -> dict[str, str]:
     link = folder.parent / "link"
     link.symlink_to(folder)
     return {
-        "relative": f"bin:{REAL}",
-        "dots": f"./bin:{REAL}",
-        "inside": f"{folder}/bin:{REAL}",
-        "dotted": f"{folder}/../{folder.name}/bin:{REAL}",
-        "through a link": f"{link}/bin:{REAL}",
-    }
+        "relative": f"bin:{REAL}", "dots": f"./bin:{REAL}", "inside": f"{folder}/bin:{REAL}",
+        "dotted": f"{folder}/../{folder.name}/bin:{REAL}", "through a link": f"{link}/bin:{REAL}",
+    }  # fmt: skip
 
 
 CALLS = (

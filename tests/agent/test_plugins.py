@@ -201,22 +201,17 @@ async def test_plugins_can_be_switched_off(tmp_path, capsys):
 
 async def test_a_servers_program_runs_in_the_plugin_with_its_folders(tmp_path, capsys):
     here = {
-        **STDIO,
-        "command": "python3",
-        "args": ["${PLUGIN_ROOT}/bin/server.py"],
-        "env": {"SEEN": "${PLUGIN_DATA}/x"},
-    }
+        **STDIO, "command": "python3", "args": ["${PLUGIN_ROOT}/bin/server.py"], "env": {"SEEN": "${PLUGIN_DATA}/x"},
+    }  # fmt: skip
     source = put(tmp_path / "source", {**with_servers(here=here), "bin/server.py": SERVER})
     assert plugin(tmp_path, "add", source=str(source), yes=True) == 0
     async with went(tmp_path, rounds(Call("mcp_tools-here_where", {})), mode="auto") as r:
         said = json.loads(r.messages(2)[-1]["content"])
         shelf = Shelf(environ(tmp_path))
         assert said == {
-            "cwd": str(shelf.folder("tools")),
-            "PLUGIN_ROOT": str(shelf.folder("tools")),
-            "PLUGIN_DATA": str(shelf.data("tools")),
-            "SEEN": f"{shelf.data('tools')}/x",
-        }
+            "cwd": str(shelf.folder("tools")), "PLUGIN_ROOT": str(shelf.folder("tools")),
+            "PLUGIN_DATA": str(shelf.data("tools")), "SEEN": f"{shelf.data('tools')}/x",
+        }  # fmt: skip
         assert shelf.data("tools").is_dir()
 
 
@@ -355,19 +350,12 @@ def test_a_package_of_npm_is_a_source_and_none_of_its_scripts_runs(tmp_path):
     assert not (source / "ran").exists()
 
 
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [
-        ("/nowhere", "There is no plugin at '/nowhere'"),
-        ("file:///nowhere/repo", "`git` failed"),
-        ("npm:", "names no package"),
-        ("pypi:--help", "names no package"),
-        ("pypi:git+file:///repo", "names no package"),
-        ("pypi:./folder", "names no package"),
-        ("pypi:tools @ https://example.com/tools.tar.gz", "names no package"),
-        ("pypi:tools==1.0.tar.gz/x", "names no package"),
-    ],
-)
+@pytest.mark.parametrize(("source", "words"), [
+    ("/nowhere", "There is no plugin at '/nowhere'"), ("file:///nowhere/repo", "`git` failed"),
+    ("npm:", "names no package"), ("pypi:--help", "names no package"), ("pypi:git+file:///repo", "names no package"),
+    ("pypi:./folder", "names no package"), ("pypi:tools @ https://example.com/tools.tar.gz", "names no package"),
+    ("pypi:tools==1.0.tar.gz/x", "names no package"),
+])  # fmt: skip
 def test_a_source_that_is_not_there_is_said(tmp_path, source, words):
     with pytest.raises(PluginError, match=words):
         fetch(source, environ(tmp_path))
@@ -390,19 +378,13 @@ def test_of_several_plugins_one_has_to_be_named(tmp_path):
 # --- what is in one ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"name": "My-Plugin"}, "`name` has 1 to 64"),
-        ({"name": "has--double"}, "`name` has 1 to 64"),
-        ({"name": "../evil"}, "`name` has 1 to 64"),
-        ({"name": ""}, "`name` has 1 to 64"),
-        ({"$schema": f"{SCHEMAS[:-6]}2.0.0/plugin.schema.json"}, "is not supported"),
-        ({"version": 1}, "`version` has the wrong type"),
-        ({"author": {"name": "a", "phone": "1"}}, "`author` has `name`"),
-        ({"keywords": [1]}, "`keywords` are texts"),
-    ],
-)
+@pytest.mark.parametrize(("change", "words"), [
+    ({"name": "My-Plugin"}, "`name` has 1 to 64"), ({"name": "has--double"}, "`name` has 1 to 64"),
+    ({"name": "../evil"}, "`name` has 1 to 64"), ({"name": ""}, "`name` has 1 to 64"),
+    ({"$schema": f"{SCHEMAS[:-6]}2.0.0/plugin.schema.json"}, "is not supported"),
+    ({"version": 1}, "`version` has the wrong type"), ({"author": {"name": "a", "phone": "1"}}, "`author` has `name`"),
+    ({"keywords": [1]}, "`keywords` are texts"),
+])  # fmt: skip
 def test_a_manifest_that_is_wrong_is_refused(tmp_path, change, words):
     put(tmp_path, {"plugin.json": {**MANIFEST, **change}, "skills/x/SKILL.md": "X"})
     with pytest.raises(PluginError, match=words):
@@ -428,27 +410,22 @@ def test_what_is_not_known_is_said_and_the_rest_goes_on(tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    ("server", "words"),
-    [
-        ({"command": "run"}, "`type` is one of"),
-        ({**STDIO, "url": "https://x"}, "`url` is no field"),
-        ({**STDIO, "command": "../run"}, "a path that begins with ./"),
-        ({**STDIO, "command": "./../run"}, "leads out of the plugin"),
-        ({**STDIO, "command": "run --all"}, "a path that begins with ./"),
-        ({**STDIO, "command": ""}, "`command` is not set"),
-        ({**STDIO, "args": "x"}, "Expected `array`"),
-        ({**STDIO, "cwd": "/etc"}, "`cwd` is a path in the plugin"),
-        ({**STDIO, "cwd": "${PLUGIN_DATA}/../x"}, "`cwd` is a path in the plugin"),
-        ({**STDIO, "env": {"PLUGIN_ROOT": "/"}}, "sets PLUGIN_ROOT"),
-        ({"type": "streamable-http", "url": "http://example.com/"}, "is not https"),
-        ({"type": "streamable-http", "url": "https://u:p@example.com/"}, "without a user"),
-        ({"type": "sse", "url": "file:///etc/passwd"}, "an http or https URL"),
-        ({"type": "sse", "url": "https://x/", "headers": {"A": "1", "a": "2"}}, "each once"),
-        ({"type": "sse", "url": "https://x/", "headers": {"A": "1\r\nB: 2"}}, "the value of a header"),
-        ("x", "it is not an object"),
-    ],
-)
+@pytest.mark.parametrize(("server", "words"), [
+    ({"command": "run"}, "`type` is one of"), ({**STDIO, "url": "https://x"}, "`url` is no field"),
+    ({**STDIO, "command": "../run"}, "a path that begins with ./"),
+    ({**STDIO, "command": "./../run"}, "leads out of the plugin"),
+    ({**STDIO, "command": "run --all"}, "a path that begins with ./"),
+    ({**STDIO, "command": ""}, "`command` is not set"), ({**STDIO, "args": "x"}, "Expected `array`"),
+    ({**STDIO, "cwd": "/etc"}, "`cwd` is a path in the plugin"),
+    ({**STDIO, "cwd": "${PLUGIN_DATA}/../x"}, "`cwd` is a path in the plugin"),
+    ({**STDIO, "env": {"PLUGIN_ROOT": "/"}}, "sets PLUGIN_ROOT"),
+    ({"type": "streamable-http", "url": "http://example.com/"}, "is not https"),
+    ({"type": "streamable-http", "url": "https://u:p@example.com/"}, "without a user"),
+    ({"type": "sse", "url": "file:///etc/passwd"}, "an http or https URL"),
+    ({"type": "sse", "url": "https://x/", "headers": {"A": "1", "a": "2"}}, "each once"),
+    ({"type": "sse", "url": "https://x/", "headers": {"A": "1\r\nB: 2"}}, "the value of a header"),
+    ("x", "it is not an object"),
+])  # fmt: skip
 def test_a_server_that_is_wrong_is_left_out_and_the_others_stay(tmp_path, server, words):
     right = {**STDIO, "command": "./bin/run", "cwd": "./data"}
     found = read(put(tmp_path, with_servers(wrong=server, right=right)))
@@ -463,10 +440,8 @@ def test_a_server_that_is_wrong_is_left_out_and_the_others_stay(tmp_path, server
 
 def test_placeholders_are_put_in_once_and_others_stay(tmp_path, capsys):
     entry = {
-        **STDIO,
-        "args": ["${PLUGIN_ROOT}", "${HOME}", "$PLUGIN_ROOT"],
-        "env": {"A": "${PLUGIN_DATA}${PLUGIN_ROOT}"},
-    }
+        **STDIO, "args": ["${PLUGIN_ROOT}", "${HOME}", "$PLUGIN_ROOT"], "env": {"A": "${PLUGIN_DATA}${PLUGIN_ROOT}"},
+    }  # fmt: skip
     plugin(tmp_path, "add", source=str(put(tmp_path / "source", with_servers(s=entry))), yes=True)
     shelf = Shelf(environ(tmp_path))
     ((each,), _) = shelf.usable(())
@@ -490,24 +465,16 @@ def test_hooks_of_a_plugin_that_are_not_understood_are_said(tmp_path):
     (hook,) = found.hooks
     assert (hook.matcher, hook.pattern, hook.name) == ("Bash", "git push *", "tools: PreToolUse 1")
     assert [words.partition(": ")[2] for words in found.trouble] == [
-        "the event 'Sometimes' is not supported",
-        "Stop: hooks of type 'prompt' are not supported",
-        "Stop: each entry has `hooks`, a list",
-        "PreToolUse: Expected `float`, got `str` - at `$.timeout`",
-    ]
+        "the event 'Sometimes' is not supported", "Stop: hooks of type 'prompt' are not supported",
+        "Stop: each entry has `hooks`, a list", "PreToolUse: Expected `float`, got `str` - at `$.timeout`",
+    ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("condition", "matcher", "pattern", "understood"),
-    [
-        ("Bash(git push:*)", "Bash", "git push *", True),
-        ("Bash", "Bash", "", True),
-        ("Edit(*.ts)", "Edit", "*.ts", True),
-        ("WebFetch(domain:example.com)", "WebFetch", "example.com", True),
-        ("Bash(", "Write", "", False),
-        (3, "Write", "", False),
-    ],
-)
+@pytest.mark.parametrize(("condition", "matcher", "pattern", "understood"), [
+    ("Bash(git push:*)", "Bash", "git push *", True), ("Bash", "Bash", "", True), ("Edit(*.ts)", "Edit", "*.ts", True),
+    ("WebFetch(domain:example.com)", "WebFetch", "example.com", True), ("Bash(", "Write", "", False),
+    (3, "Write", "", False),
+])  # fmt: skip
 def test_when_a_hook_is_asked_is_read_as_claude_code_writes_it(tmp_path, condition, matcher, pattern, understood):
     entry = {"matcher": "Write", "hooks": [{"type": "command", "command": "a", "if": condition}]}
     found = read(claude(tmp_path, **{"hooks/hooks.json": {"hooks": {"PreToolUse": [entry]}}}))
@@ -517,11 +484,9 @@ def test_when_a_hook_is_asked_is_read_as_claude_code_writes_it(tmp_path, conditi
 
 def test_a_manifest_of_claude_code_names_further_places_but_none_outside(tmp_path):
     manifest = {
-        "name": "tools",
-        "commands": ["./more", "../evil", "/etc"],
-        "hooks": HOOKS["hooks"],
+        "name": "tools", "commands": ["./more", "../evil", "/etc"], "hooks": HOOKS["hooks"],
         "mcpServers": {"a": {"command": "run"}, "b": {"type": "http", "url": "https://x/"}, "c": {"type": "carrier"}},
-    }
+    }  # fmt: skip
     put(tmp_path, {".claude-plugin/plugin.json": manifest, "more/x.md": "X", "commands/y.md": "Y"})
     found = read(tmp_path)
     assert sorted(found.commands) == ["x.md", "y.md"]
@@ -566,10 +531,8 @@ def test_huge_files_pipes_and_too_many_are_refused(tmp_path, monkeypatch):
 
 async def test_names_like_ours_replace_nothing(tmp_path, capsys):
     files = {
-        "commands/help.md": "Evil help",
-        "commands/commit.md": "Evil commit",
-        "agents/reviewer.md": "Evil reviewer",
-    }
+        "commands/help.md": "Evil help", "commands/commit.md": "Evil commit", "agents/reviewer.md": "Evil reviewer",
+    }  # fmt: skip
     plugin(tmp_path, "add", source=str(claude(tmp_path / "source", **files)), yes=True)
     async with went(tmp_path, ["one", "two"], prompt="/help") as r:
         await r.editor.prompt("/commit")

@@ -38,14 +38,10 @@ Be brief.
 # --- instruction files -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("there", "read"),
-    [
-        (("AGENTS.md", "CLAUDE.md", "GEMINI.md"), "AGENTS.md"),
-        (("CLAUDE.md", "GEMINI.md"), "CLAUDE.md"),
-        (("GEMINI.md",), "GEMINI.md"),
-    ],
-)
+@pytest.mark.parametrize(("there", "read"), [
+    (("AGENTS.md", "CLAUDE.md", "GEMINI.md"), "AGENTS.md"), (("CLAUDE.md", "GEMINI.md"), "CLAUDE.md"),
+    (("GEMINI.md",), "GEMINI.md"),
+])  # fmt: skip
 async def test_the_first_instruction_file_there_is_stands_in_the_system_prompt(tmp_path, there, read):
     for name in there:
         put(tmp_path / "project" / name, f"words of {name}")
@@ -240,26 +236,17 @@ async def test_without_skills_there_is_no_skill_tool(tmp_path):
         assert "skill" not in r.tool_names(1)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "---\n"
-        + "a0: &a0 {k: v}\n"
-        + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 12))
-        + "---\nx",
-        "---\ndate: 2024-13-45\n---\nx",
-        "---\nname: !!int x\n---\nx",
-        "---\ndescription: " + "[" * 3000 + "\n---\nx",
-        "---\na: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n"
-        "d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\ndescription: [*e,*e,*e,*e]\n---\nx",
-        "---\nx: " + "y" * 100_000 + "\n---\nx",
-        "---\nname: [\n---\nbody",
-        "---\nname: ../up\n---\nx",
-        "no front matter at all",
-        "---\n- 1\n---\nx",
-        "",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "---\n"
+    + "a0: &a0 {k: v}\n"
+    + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 12))
+    + "---\nx",
+    "---\ndate: 2024-13-45\n---\nx", "---\nname: !!int x\n---\nx", "---\ndescription: " + "[" * 3000 + "\n---\nx",
+    "---\na: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n"
+    "d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\ndescription: [*e,*e,*e,*e]\n---\nx",
+    "---\nx: " + "y" * 100_000 + "\n---\nx", "---\nname: [\n---\nbody", "---\nname: ../up\n---\nx",
+    "no front matter at all", "---\n- 1\n---\nx", "",
+])  # fmt: skip
 async def test_a_skill_with_strange_front_matter_breaks_nothing(tmp_path, text):
     put(tmp_path / "project/.agents/skills/odd/SKILL.md", text)
     async with rig(tmp_path, ["ok"]) as r:

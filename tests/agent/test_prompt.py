@@ -78,14 +78,10 @@ async def test_every_block_kind_reaches_the_model(tmp_path):
         ]
 
 
-@pytest.mark.parametrize(
-    ("block", "words"),
-    [
-        (acp.AudioContent(data="AAAA", mime_type="audio/wav"), ""),
-        (acp.ImageContent(data="not base64!", mime_type="image/png"), "$.prompt[0]"),
-    ],
-    ids=["audio, which is not advertised", "an image that is no base64"],
-)
+@pytest.mark.parametrize(("block", "words"), [
+    (acp.AudioContent(data="AAAA", mime_type="audio/wav"), ""),
+    (acp.ImageContent(data="not base64!", mime_type="image/png"), "$.prompt[0]"),
+], ids=["audio, which is not advertised", "an image that is no base64"])  # fmt: skip
 async def test_a_block_that_cannot_be_taken_is_refused_without_harm(tmp_path, block, words):
     async with rig(tmp_path, ["ok"]) as r:
         with refused(-32602, words):
@@ -100,14 +96,10 @@ async def test_an_empty_prompt_is_answered(tmp_path, blocks):
         assert r.model.requests == []
 
 
-@pytest.mark.parametrize(
-    ("answer", "reason"),
-    [
-        (Answer(text="cut", finish="length"), "max_tokens"),
-        (Answer(text="", refusal="no", finish="content_filter"), "refusal"),
-        (Answer(text="x", finish="stop"), "end_turn"),
-    ],
-)
+@pytest.mark.parametrize(("answer", "reason"), [
+    (Answer(text="cut", finish="length"), "max_tokens"),
+    (Answer(text="", refusal="no", finish="content_filter"), "refusal"), (Answer(text="x", finish="stop"), "end_turn"),
+])  # fmt: skip
 async def test_finish_reasons_become_stop_reasons(tmp_path, answer, reason):
     async with rig(tmp_path, [answer]) as r:
         assert (await r.editor.prompt("hi")).stop_reason == reason
@@ -204,13 +196,10 @@ async def test_the_title_comes_from_the_first_prompt_only(tmp_path):
         assert listed.sessions[0].title == "Fix the parser"
 
 
-@pytest.mark.parametrize(
-    ("failure", "code", "words"),
-    [
-        (Failure(401, {"error": {"message": "bad key"}}), -32000, "bad key"),
-        (Failure(404, {"error": {"message": "no such model"}}), -32603, "no such model"),
-    ],
-)
+@pytest.mark.parametrize(("failure", "code", "words"), [
+    (Failure(401, {"error": {"message": "bad key"}}), -32000, "bad key"),
+    (Failure(404, {"error": {"message": "no such model"}}), -32603, "no such model"),
+])  # fmt: skip
 async def test_a_provider_failure_is_a_clear_error_and_the_session_goes_on(tmp_path, failure, code, words):
     async with rig(tmp_path, [failure, "fine"]) as r:
         with refused(code, words):

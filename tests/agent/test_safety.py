@@ -36,16 +36,13 @@ async def test_forbidden_paths_hold_for_file_tools_and_mentions_as_for_commands(
     (home / ".ssh" / "id_rsa").write_text("tangerine")
     (home / "link").symlink_to(".ssh")
     calls = [
-        Call("read", {"path": ".ssh/id_rsa"}),
-        Call("read", {"path": "link/id_rsa"}),
-        Call("grep", {"pattern": "tan", "path": "."}),
-        Call("list_directory", {"path": ".ssh"}),
+        Call("read", {"path": ".ssh/id_rsa"}), Call("read", {"path": "link/id_rsa"}),
+        Call("grep", {"pattern": "tan", "path": "."}), Call("list_directory", {"path": ".ssh"}),
         Call("copy_path", {"source": ".ssh/id_rsa", "destination": "a"}),
         Call("copy_path", {"source": ".ssh", "destination": "b"}),
         Call("move_path", {"source": ".ssh", "destination": "c"}),
-        Call("write", {"path": ".ssh/authorized_keys", "content": "x"}),
-        Call("delete_path", {"path": ".ssh"}),
-    ]
+        Call("write", {"path": ".ssh/authorized_keys", "content": "x"}), Call("delete_path", {"path": ".ssh"}),
+    ]  # fmt: skip
     async with agent_rig(tmp_path, rounds(*calls)) as r:
         await r.editor.new_session(home)
         await r.editor.client.set_session_mode(r.editor.session_id, mode)
@@ -113,26 +110,18 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("config", "command", "told"),
-    [
-        *((DENY_RMDIR, dressed, DENIED) for dressed in ("rmdir x", "r\\mdir x", "env A=1 rmdir x", "echo; rmdir x")),
-        (DENY_RMDIR, "bash -c 'rm''dir x'", DENIED),
-        (NAMES["rule"], "touch a", DENIED),
-        (NAMES["policy"], "touch a", "The policy denied this call"),
-        (NAMES["limit"], "touch a", "tools.scoped"),
-        ("[tools.risk]\nblock_high_risk_commands = true\n", "sudo -n true", "High-risk commands are blocked"),
-        ("", "cat ~/.ssh/id_rsa", "tools.risk.forbidden_paths"),
-        ("", "cat $HOME/.ssh/id", "tools.risk.forbidden_paths"),
-        ("", "tar cf x.tar ~/.ssh", "tools.risk.forbidden_paths"),
-        ("", "ls /etc/shadow", "tools.risk.forbidden_paths"),
-        (LISTED, "echo a; touch b", "`touch` is not among the allowed programs"),
-        (ECHO_ONLY, "echo a; touch b", "must look like"),
-        (ECHO_ONLY, "echo a\ntouch b", "must look like"),
-        (ECHO_ONLY, "echo $(touch b)", "must look like"),
-        ('[tools.scope]\nrun_as_user = "nobody-of-that-name"\n', "touch a", "does not exist on this machine"),
-    ],
-)
+@pytest.mark.parametrize(("config", "command", "told"), [
+    *((DENY_RMDIR, dressed, DENIED) for dressed in ("rmdir x", "r\\mdir x", "env A=1 rmdir x", "echo; rmdir x")),
+    (DENY_RMDIR, "bash -c 'rm''dir x'", DENIED), (NAMES["rule"], "touch a", DENIED),
+    (NAMES["policy"], "touch a", "The policy denied this call"), (NAMES["limit"], "touch a", "tools.scoped"),
+    ("[tools.risk]\nblock_high_risk_commands = true\n", "sudo -n true", "High-risk commands are blocked"),
+    ("", "cat ~/.ssh/id_rsa", "tools.risk.forbidden_paths"), ("", "cat $HOME/.ssh/id", "tools.risk.forbidden_paths"),
+    ("", "tar cf x.tar ~/.ssh", "tools.risk.forbidden_paths"), ("", "ls /etc/shadow", "tools.risk.forbidden_paths"),
+    (LISTED, "echo a; touch b", "`touch` is not among the allowed programs"),
+    (ECHO_ONLY, "echo a; touch b", "must look like"), (ECHO_ONLY, "echo a\ntouch b", "must look like"),
+    (ECHO_ONLY, "echo $(touch b)", "must look like"),
+    ('[tools.scope]\nrun_as_user = "nobody-of-that-name"\n', "touch a", "does not exist on this machine"),
+])  # fmt: skip
 async def test_what_is_forbidden_is_not_run_and_the_model_hears_why(tmp_path, config, command, told):
     """`execute_bash` is another name of `bash`."""
     async with went(tmp_path, rounds(Call("execute_bash", {"command": command})), config=config, mode="auto") as r:
@@ -141,15 +130,10 @@ async def test_what_is_forbidden_is_not_run_and_the_model_hears_why(tmp_path, co
         assert list(r.project.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("config", "command"),
-    [
-        ('[tools.risk]\nautonomy = "full"\n', "sudo -n echo fine || echo fine"),
-        (LISTED, "echo fine"),
-        (ECHO_ONLY, "echo fine"),
-        (ECHO_ONLY, "echo a > b; echo fine"),
-    ],
-)
+@pytest.mark.parametrize(("config", "command"), [
+    ('[tools.risk]\nautonomy = "full"\n', "sudo -n echo fine || echo fine"), (LISTED, "echo fine"),
+    (ECHO_ONLY, "echo fine"), (ECHO_ONLY, "echo a > b; echo fine"),
+])  # fmt: skip
 async def test_what_is_not_forbidden_runs_unasked(tmp_path, config, command):
     async with went(tmp_path, rounds(bash(command)), config=config, mode="auto") as r:
         assert not r.editor.permission_requests
@@ -563,16 +547,13 @@ def made_by_root(project: Path) -> None:
 async def test_file_tools_do_what_the_other_user_may_and_nothing_else(open_folder, user):
     """The control, without another user, reads, finds, copies and deletes all of it."""
     script = rounds(
-        Call("write", {"path": "new/file", "content": "words"}),
-        Call("read", {"path": "private"}),
-        Call("grep", {"pattern": "words"}),
-        Call("find_path", {"pattern": "**/*"}),
+        Call("write", {"path": "new/file", "content": "words"}), Call("read", {"path": "private"}),
+        Call("grep", {"pattern": "words"}), Call("find_path", {"pattern": "**/*"}),
         Call("copy_path", {"source": "private", "destination": "copy"}),
-        Call("write", {"path": "root/made", "content": "x"}),
-        Call("delete_path", {"path": "root"}),
+        Call("write", {"path": "root/made", "content": "x"}), Call("delete_path", {"path": "root"}),
         Call("edit", {"path": "open", "old_text": "other", "new_text": "changed"}),
         Call("create_directory", {"path": "folder"}),
-    )
+    )  # fmt: skip
     async with rig(open_folder, script, mode="auto", config=f'[tools.scope]\nrun_as_user = "{user}"\n') as r:
         made_by_root(r.project)
         await r.editor.prompt("go")
@@ -790,12 +771,9 @@ async def test_a_worktree_of_a_repository_that_was_there_is_not_told_as_a_new_on
 async def test_what_is_hidden_stays_hidden_whatever_is_renamed_or_flooded(tmp_path):
     config = '[tools.files]\ndeny_read = ["config/secrets.yml", "priv/**", "*.pem"]\n'
     script = rounds(
-        bash("mv config c2; mv priv p2; true"),
-        bash("cat c2/* p2/* config/* priv/* 2>&1; true"),
-        bash("for i in {1..21000}; do echo > x$i; done"),
-        bash("cat *.pem 2>&1; true"),
-        bash("rm -f x*; true"),
-    )
+        bash("mv config c2; mv priv p2; true"), bash("cat c2/* p2/* config/* priv/* 2>&1; true"),
+        bash("for i in {1..21000}; do echo > x$i; done"), bash("cat *.pem 2>&1; true"), bash("rm -f x*; true"),
+    )  # fmt: skip
     files = dict.fromkeys(("config/secrets.yml", "priv/key", "z.pem"), "hidden words\n")
     async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config, files=files) as r:
         await r.editor.prompt("go", seconds=60)

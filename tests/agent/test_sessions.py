@@ -77,15 +77,9 @@ async def test_load_replays_everything_in_order_before_it_answers(tmp_path):
             replayed = list(other.updates[session_id])
             kinds = [type(u) for u in replayed if not isinstance(u, acp.AvailableCommandsUpdate)]
             assert kinds == [
-                acp.UserMessageChunk,
-                acp.AgentThoughtChunk,
-                acp.AgentMessageChunk,
-                acp.ToolCall,
-                acp.ToolCall,
-                acp.ToolCall,
-                acp.Plan,
-                acp.AgentMessageChunk,
-            ]
+                acp.UserMessageChunk, acp.AgentThoughtChunk, acp.AgentMessageChunk, acp.ToolCall, acp.ToolCall,
+                acp.ToolCall, acp.Plan, acp.AgentMessageChunk,
+            ]  # fmt: skip
             assert replayed[0].content.text == "Do it"
             assert replayed[-1].content.text == "All done."
             write, bash = [u for u in replayed if isinstance(u, acp.ToolCall)][1:]
@@ -179,11 +173,9 @@ def encoded(text: str) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode()
 
 
-@pytest.mark.parametrize(
-    "cursor",
-    ["x", "", encoded("not json"), encoded("[1,2]"), "é", encoded(json.dumps(["\ud83d"] * 2)), encoded("[" * 100_000)],
-    ids=["short", "empty", "no JSON", "numbers", "no base64", "half characters", "nested"],
-)
+@pytest.mark.parametrize("cursor", [
+    "x", "", encoded("not json"), encoded("[1,2]"), "é", encoded(json.dumps(["\ud83d"] * 2)), encoded("[" * 100_000),
+], ids=["short", "empty", "no JSON", "numbers", "no base64", "half characters", "nested"])  # fmt: skip
 async def test_an_invalid_cursor_is_an_error(tmp_path, cursor):
     async with agent_rig(tmp_path) as r:
         with refused(-32602):

@@ -71,11 +71,9 @@ async def test_it_is_asked_for_again_then_with_a_nudge_then_told(tmp_path, name)
 
 async def test_so_it_is_after_a_result_and_where_a_text_announces_a_call(tmp_path):
     script = [
-        Answer(tool_calls=(Call("bash", {"command": "echo one"}),)),
-        chat("stop"),
-        chat("tool_calls", content="I look at it."),
-        "Done.",
-    ]
+        Answer(tool_calls=(Call("bash", {"command": "echo one"}),)), chat("stop"),
+        chat("tool_calls", content="I look at it."), "Done.",
+    ]  # fmt: skip
     async with rig(tmp_path, script, mode="auto") as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         assert len(r.model.requests) == 4

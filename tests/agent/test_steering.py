@@ -145,16 +145,11 @@ async def test_the_words_are_part_of_the_stored_conversation_and_credentials_are
         assert shown[0] == "Indent it." and shown[1].startswith("Use ") and "a1B2" not in shown[1]
 
 
-@pytest.mark.parametrize(
-    ("params", "code"),
-    [
-        ({"prompt": []}, -32602),
-        ({"prompt": [{"type": "text", "text": "  "}]}, -32602),
-        ({"prompt": [{"type": "audio", "mimeType": "audio/wav", "data": "AAAA"}]}, -32602),
-        ({"prompt": "text"}, -32602),
-        ({"sessionId": "nobody"}, -32002),
-    ],
-)
+@pytest.mark.parametrize(("params", "code"), [
+    ({"prompt": []}, -32602), ({"prompt": [{"type": "text", "text": "  "}]}, -32602),
+    ({"prompt": [{"type": "audio", "mimeType": "audio/wav", "data": "AAAA"}]}, -32602), ({"prompt": "text"}, -32602),
+    ({"sessionId": "nobody"}, -32002),
+])  # fmt: skip
 async def test_what_cannot_be_said_is_refused_and_the_turn_goes_on(tmp_path, params, code):
     async with answering(tmp_path) as (r, turn):
         with refused(code):

@@ -85,21 +85,14 @@ async def test_ids_the_model_repeats_do_not_collide(tmp_path):
         r.editor.assert_tool_calls_finished()
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "own"),
-    [
-        ("Read", {"file_path": "a.txt", "offset": 0}, "read"),
-        ("LS", {}, "list_directory"),
-        ("Bash", {"command": "true", "description": "Nothing"}, "bash"),
-        ("Grep", {"pattern": "one", "path": "."}, "grep"),
-        ("ReadFile", {"path": "a.txt"}, "read"),
-        ("TodoWrite", {"entries": [{"content": "x"}]}, "plan"),
-        ("str_replace", {"path": "a.txt", "old_str": "one", "new_str": "two"}, "edit"),
-        ("MultiEdit", {"file_path": "a.txt", "edits": [{"old_string": "one", "new_string": "two"}]}, "edit"),
-        ("run_command", {"command": "echo hi"}, "bash"),
-        ("ls", {}, "list_directory"),
-    ],
-)
+@pytest.mark.parametrize(("name", "arguments", "own"), [
+    ("Read", {"file_path": "a.txt", "offset": 0}, "read"), ("LS", {}, "list_directory"),
+    ("Bash", {"command": "true", "description": "Nothing"}, "bash"), ("Grep", {"pattern": "one", "path": "."}, "grep"),
+    ("ReadFile", {"path": "a.txt"}, "read"), ("TodoWrite", {"entries": [{"content": "x"}]}, "plan"),
+    ("str_replace", {"path": "a.txt", "old_str": "one", "new_str": "two"}, "edit"),
+    ("MultiEdit", {"file_path": "a.txt", "edits": [{"old_string": "one", "new_string": "two"}]}, "edit"),
+    ("run_command", {"command": "echo hi"}, "bash"), ("ls", {}, "list_directory"),
+])  # fmt: skip
 async def test_names_that_models_know_from_other_agents_run_the_same_tool(tmp_path, name, arguments, own):
     looks = Call("read", {"path": "a.txt"})
     async with went(tmp_path, calls(looks, Call(name, arguments)), mode="auto", files={"a.txt": "one\n"}) as r:
@@ -138,11 +131,9 @@ async def test_the_terminal_runs_a_program_with_one_script_as_its_only_argument(
 @pytest.mark.parametrize("terminal", [True, False])
 async def test_folder_and_variables_carry_over_within_a_turn_and_not_beyond(tmp_path, terminal):
     script = [
-        asks(bash("mkdir sub && cd sub && export FOO=bar"), bash("pwd; echo $FOO")),
-        "one",
-        asks(bash("pwd; echo [$FOO]")),
-        "two",
-    ]
+        asks(bash("mkdir sub && cd sub && export FOO=bar"), bash("pwd; echo $FOO")), "one",
+        asks(bash("pwd; echo [$FOO]")), "two",
+    ]  # fmt: skip
     async with went(tmp_path, script, terminal=terminal) as r:
         await r.editor.prompt("again")
         _, second, third = r.editor.tool_calls().values()

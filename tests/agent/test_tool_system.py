@@ -73,15 +73,11 @@ async def test_a_refusal_of_the_person_is_told_as_needing_confirmation(tmp_path)
         assert not (r.project / "x").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "repaired"),
-    [
-        ({"file_path": "a.txt"}, {"path": "a.txt"}),
-        ({"filePath": "a.txt"}, {"path": "a.txt"}),
-        ({"path": "a.txt", "offset": "2"}, {"path": "a.txt", "offset": "2"}),
-        ({"filename": "a.txt", "limit": "1"}, {"path": "a.txt", "limit": 1}),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "repaired"), [
+    ({"file_path": "a.txt"}, {"path": "a.txt"}), ({"filePath": "a.txt"}, {"path": "a.txt"}),
+    ({"path": "a.txt", "offset": "2"}, {"path": "a.txt", "offset": "2"}),
+    ({"filename": "a.txt", "limit": "1"}, {"path": "a.txt", "limit": 1}),
+])  # fmt: skip
 async def test_arguments_that_are_wrong_in_form_only_are_mended_once(tmp_path, arguments, repaired):
     async with went(tmp_path, rounds(Call("read", arguments)), files={"a.txt": "one\ntwo\n"}) as r:
         (shown,) = r.editor.tool_calls().values()
@@ -132,14 +128,10 @@ async def test_a_call_of_no_tool_as_the_whole_answer_fails_in_words_and_the_turn
 # --- what repeats itself -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("call", "looks"),
-    [
-        (Call("read", {"path": "missing"}), [Call("list_directory", {})] * 2),
-        (Call("edit", {"path": "a", "old_string": "nowhere", "new_string": "x"}), [bash("ls"), bash("ls -a")]),
-    ],
-    ids=["a tool looks in between", "commands look in between"],
-)
+@pytest.mark.parametrize(("call", "looks"), [
+    (Call("read", {"path": "missing"}), [Call("list_directory", {})] * 2),
+    (Call("edit", {"path": "a", "old_string": "nowhere", "new_string": "x"}), [bash("ls"), bash("ls -a")]),
+], ids=["a tool looks in between", "commands look in between"])  # fmt: skip
 async def test_the_same_failure_is_not_run_a_third_time_and_the_remedy_says_so(tmp_path, call, looks):
     script = rounds(call, looks[0], call, looks[1], call)
     async with went(tmp_path, script, config="[agent]\ndoom_loop = 9\n", mode="auto", files={"a": "one\n"}) as r:
@@ -266,13 +258,9 @@ async def test_hooks_run_around_tools_and_after_changes_with_the_facts_as_variab
     script = rounds(Call("write", {"path": "a.txt", "content": "x"}), bash("mkdir sub && cd sub"))
     async with went(tmp_path, script, mode="auto", config=config) as r:
         assert log.read_text().splitlines() == [
-            "tool_before write",
-            f"file_changed write {r.project / 'a.txt'}",
-            "tool_after write completed",
-            "tool_before bash",
-            f"cwd_changed bash {r.project / 'sub'}",
-            "tool_after bash completed",
-        ]
+            "tool_before write", f"file_changed write {r.project / 'a.txt'}", "tool_after write completed",
+            "tool_before bash", f"cwd_changed bash {r.project / 'sub'}", "tool_after bash completed",
+        ]  # fmt: skip
 
 
 async def test_a_hook_that_fails_is_reported_once_and_the_call_goes_on(tmp_path):
@@ -455,16 +443,10 @@ async def test_the_users_words_about_a_plan_reach_the_model_where_there_are_form
         assert "write" not in r.tool_names(2)
 
 
-@pytest.mark.parametrize(
-    ("plan", "trouble"),
-    [
-        ("x" * 1001, "1001 characters, more than 1000"),
-        ("do \u202eti", "would not see"),
-        ("do it <!-- and that -->", "would not see"),
-        (" \n", "is empty"),
-    ],
-    ids=["long", "reversed", "hidden", "empty"],
-)
+@pytest.mark.parametrize(("plan", "trouble"), [
+    ("x" * 1001, "1001 characters, more than 1000"), ("do \u202eti", "would not see"),
+    ("do it <!-- and that -->", "would not see"), (" \n", "is empty"),
+], ids=["long", "reversed", "hidden", "empty"])  # fmt: skip
 async def test_a_plan_that_cannot_be_shown_whole_is_not_put_before_the_user(tmp_path, plan, trouble):
     config = "[tools]\nmax_plan_chars = 1000\n"
     async with went(tmp_path, rounds(Call("switch_mode", {"plan": plan})), mode="architect", config=config) as r:

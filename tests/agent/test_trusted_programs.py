@@ -279,12 +279,9 @@ async def test_the_question_names_what_is_covered_and_what_is_not(tmp_path):
         await r.editor.prompt("/trust")
         listed = [line[2:] for line in r.editor.text().splitlines() if line.startswith("- ")]
         covered = [
-            ".claude/settings.json",
-            f"{HOOKS}/check",
-            f"python -> {os.path.realpath(sys.executable)}",
-            "lib/run.py",
+            ".claude/settings.json", f"{HOOKS}/check", f"python -> {os.path.realpath(sys.executable)}", "lib/run.py",
             "tool",
-        ]
+        ]  # fmt: skip
         assert listed == [
             *covered,
             f"not covered: {HOOKS}/folder: what is in it may change",

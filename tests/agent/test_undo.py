@@ -86,11 +86,8 @@ async def test_a_prompt_is_taken_back_with_everything_it_changed(tmp_path):
         shown = r.editor.permission_requests[-1].tool_call
         diffs = [each for each in shown.content if isinstance(each, acp.Diff)]
         assert {(str(Path(each.path).relative_to(r.project)), each.old_text, each.new_text) for each in diffs} == {
-            ("a.txt", "new\n", ""),
-            ("b.txt", "b\nmore\n", "b\n"),
-            ("c.txt", None, "c\n"),
-            ("d/c.txt", "c\n", ""),
-        }
+            ("a.txt", "new\n", ""), ("b.txt", "b\nmore\n", "b\n"), ("c.txt", None, "c\n"), ("d/c.txt", "c\n", ""),
+        }  # fmt: skip
         assert await said(r, "Go on.") == "Next."
         note, prompt = asked(r, 4)[0].split("]")
         assert "took back: prompt 1" in note and prompt.strip() == "Go on."

@@ -615,16 +615,11 @@ class Line(str):
 NUMBERS = [str(each) for each in range(3_000)]
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (NUMBERS, [line for each in NUMBERS for line in (each, "")]),
-        (NUMBERS, [f"{each}{' ' * (at % 2)}" for at, each in enumerate(NUMBERS)]),
-        (NUMBERS, NUMBERS[::-1]),
-        (NUMBERS[:90] * 40, [*NUMBERS[45:90], "new", *NUMBERS[:45]] * 40),
-    ],
-    ids=["a line between all", "every other line", "turned around", "repeated pieces"],
-)
+@pytest.mark.parametrize(("old", "new"), [
+    (NUMBERS, [line for each in NUMBERS for line in (each, "")]),
+    (NUMBERS, [f"{each}{' ' * (at % 2)}" for at, each in enumerate(NUMBERS)]), (NUMBERS, NUMBERS[::-1]),
+    (NUMBERS[:90] * 40, [*NUMBERS[45:90], "new", *NUMBERS[:45]] * 40),
+], ids=["a line between all", "every other line", "turned around", "repeated pieces"])  # fmt: skip
 def test_comparing_takes_about_as_long_as_reading(old: list[str], new: list[str]) -> None:
     Line.looks = 0
     hunks = list(_hunks([Line(f"{each}\n") for each in old], [Line(f"{each}\n") for each in new]))

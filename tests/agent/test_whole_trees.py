@@ -86,11 +86,9 @@ ON_MISSING = [
 """Where the configuration would be, but there is none yet."""
 
 ON_EXISTING = [
-    copy("evil", ".config", overwrite=True),
-    move("evil", ".config", overwrite=True),
-    move(".config", "elsewhere"),
+    copy("evil", ".config", overwrite=True), move("evil", ".config", overwrite=True), move(".config", "elsewhere"),
     delete(".config"),
-]
+]  # fmt: skip
 
 ON_LINKS = [
     delete(".config"), move(".config", "elsewhere"), delete("dots"), move("dots", "elsewhere"), delete("dots/conf"),
@@ -102,11 +100,9 @@ ON_LINKS = [
 
 
 @pytest.mark.parametrize("mode", ["auto", "code", "rules"])
-@pytest.mark.parametrize(
-    ("place", "calls"),
-    [("missing", [*ON_OWN, *ON_MISSING]), ("existing", ON_EXISTING), ("link", ON_LINKS)],
-    ids=["missing", "existing", "link"],
-)
+@pytest.mark.parametrize(("place", "calls"), [
+    ("missing", [*ON_OWN, *ON_MISSING]), ("existing", ON_EXISTING), ("link", ON_LINKS),
+], ids=["missing", "existing", "link"])  # fmt: skip
 async def test_the_agents_own_files_are_not_reached_through_a_folder_above(place, calls, mode, tmp_path):
     home = tmp_path / "home"
     plant(home)

@@ -57,21 +57,18 @@ def links(project: Path) -> list[bytes]:
 
 
 ATTACKS = {
-    "git -C": "git -C {main} checkout -q -b evil",
-    "an absolute path": "echo evil > {main}/file",
+    "git -C": "git -C {main} checkout -q -b evil", "an absolute path": "echo evil > {main}/file",
     "a link": "ln -s {main}/file link; echo evil > link",
     "a folder that is a link": "ln -s {main} there; cd there; echo evil > new",
     "GIT_DIR": "GIT_DIR={main}/.git git update-ref refs/heads/evil HEAD",
     "the main index": "git --git-dir={main}/.git --work-tree={main} rm -q --cached file",
     "the configuration": "GIT_DIR={main}/.git git config core.pager evil",
-    "the configuration from here": "git config core.pager evil",
-    "a hook": "echo evil > {main}/.git/hooks/pre-commit",
-    "a branch": "git branch evil",
-    "a tag": "git tag evil",
+    "the configuration from here": "git config core.pager evil", "a hook": "echo evil > {main}/.git/hooks/pre-commit",
+    "a branch": "git branch evil", "a tag": "git tag evil",
     "the main branch": "git symbolic-ref HEAD refs/heads/main; git commit -q --allow-empty -m evil",
     "a stash": "echo y > file; git stash -q",
     "another repository for this one": "d=$(git rev-parse --git-dir); echo /tmp > $d/commondir",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("sandbox", [True, False])
@@ -351,21 +348,15 @@ async def test_a_pointer_to_another_repository_gives_a_worktree_of_that_without_
     hold.end()
 
 
-@pytest.mark.parametrize(
-    ("prepare", "why"),
-    [
-        ("true", "no git repository"),
-        ("git init -q", "no commit yet"),
-        ("git init -q --bare", "bare repository"),
-        ("cd ..; git init -q; git commit -q --allow-empty -m x", "not the top"),
-        ("git init -q; touch .gitmodules; git add .; git commit -qm x", "submodules"),
-        (f"{OTHERS}; echo gitdir: $PWD/../other/.git > .git", "does not name this folder"),
-        (f"{OTHERS}; git init -q; echo $PWD/../other/.git > .git/commondir", "does not name this folder"),
-        (f"{OTHERS}; git clone -q --shared ../other . 2>/dev/null", "takes objects from another one"),
-        ("git init -q; git commit -q --allow-empty -m x; git config include.path /dev/null", "includes other"),
-    ],
-    ids=["none", "empty", "bare", "below", "submodules", "pointer", "common", "alternates", "includes"],
-)
+@pytest.mark.parametrize(("prepare", "why"), [
+    ("true", "no git repository"), ("git init -q", "no commit yet"), ("git init -q --bare", "bare repository"),
+    ("cd ..; git init -q; git commit -q --allow-empty -m x", "not the top"),
+    ("git init -q; touch .gitmodules; git add .; git commit -qm x", "submodules"),
+    (f"{OTHERS}; echo gitdir: $PWD/../other/.git > .git", "does not name this folder"),
+    (f"{OTHERS}; git init -q; echo $PWD/../other/.git > .git/commondir", "does not name this folder"),
+    (f"{OTHERS}; git clone -q --shared ../other . 2>/dev/null", "takes objects from another one"),
+    ("git init -q; git commit -q --allow-empty -m x; git config include.path /dev/null", "includes other"),
+], ids=["none", "empty", "bare", "below", "submodules", "pointer", "common", "alternates", "includes"])  # fmt: skip
 async def test_what_can_have_no_worktree_is_said(tmp_path: Path, prepare: str, why: str) -> None:
     async with agent_rig(tmp_path) as r:
         named = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}

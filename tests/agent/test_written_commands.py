@@ -112,12 +112,9 @@ allowed-tools: Bash(touch:*), Write
 Go on.
 """
 DOES = [
-    bash("touch a"),
-    bash("touch b; mkdir c"),
-    bash("touch d > /tmp/x-$$"),
-    Call("write", {"path": "e", "content": "x"}),
-    Call("write", {"path": ".git/hooks/pre-commit", "content": "x"}),
-]
+    bash("touch a"), bash("touch b; mkdir c"), bash("touch d > /tmp/x-$$"),
+    Call("write", {"path": "e", "content": "x"}), Call("write", {"path": ".git/hooks/pre-commit", "content": "x"}),
+]  # fmt: skip
 
 
 async def test_allowed_tools_of_your_own_commands_need_no_question_in_their_turn(tmp_path):
@@ -125,10 +122,8 @@ async def test_allowed_tools_of_your_own_commands_need_no_question_in_their_turn
     script = [*rounds(*DOES), *rounds(bash("touch f"))]
     async with went(tmp_path, script, permissions=[reject_once] * 5, prompt="/go") as r:
         assert [request.tool_call.title for request in r.editor.permission_requests] == [
-            "touch b; mkdir c",
-            "touch d > /tmp/x-$$",
-            "Write .git/hooks/pre-commit",
-        ]
+            "touch b; mkdir c", "touch d > /tmp/x-$$", "Write .git/hooks/pre-commit",
+        ]  # fmt: skip
         assert sorted(path.name for path in r.project.iterdir()) == ["a", "e"]
         await r.editor.prompt("and on")
         assert r.editor.permission_requests[-1].tool_call.title == "touch f"

@@ -275,10 +275,8 @@ def test_notes_of_what_was_left_out_are_added_up() -> None:
 async def test_huge_arguments_of_the_last_round_are_shortened_last() -> None:
     use = llm.ToolUse("1", "write", json.dumps({"path": "a", "content": "x" * 40_000}))
     history: list[llm.Message] = [
-        user("go"),
-        llm.AssistantMessage("", (use,)),
-        llm.ToolMessage("1", "write", (llm.TextPart("written"),)),
-    ]
+        user("go"), llm.AssistantMessage("", (use,)), llm.ToolMessage("1", "write", (llm.TextPart("written"),)),
+    ]  # fmt: skip
     done = await compact(history, Limits(4000, 2000), CompactionConfig(), None)
     assert done.size <= 4000
     assert valid(done.messages)
@@ -417,16 +415,13 @@ async def test_cancelled_while_the_model_summarises_nothing_is_changed() -> None
     assert desk.history == LONG
 
 
-@pytest.mark.parametrize(
-    ("words", "window"),
-    [
-        ("This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens", 8192),
-        ("prompt is too long: 210000 tokens > 200000 maximum", 200_000),
-        ("the request exceeds the available context size (4,096 tokens)", 4096),
-        ("Requested tokens (9000) exceed context window of 4096", 4096),
-        ("input exceeds the context window of this model", None),
-    ],
-)
+@pytest.mark.parametrize(("words", "window"), [
+    ("This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens", 8192),
+    ("prompt is too long: 210000 tokens > 200000 maximum", 200_000),
+    ("the request exceeds the available context size (4,096 tokens)", 4096),
+    ("Requested tokens (9000) exceed context window of 4096", 4096),
+    ("input exceeds the context window of this model", None),
+])  # fmt: skip
 def test_the_window_is_read_from_what_servers_say(words: str, window: int | None) -> None:
     assert window_of(ProviderError("context_too_long", words)) == window
 

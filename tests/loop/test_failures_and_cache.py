@@ -113,17 +113,12 @@ async def keep(made: ResultCache, accesses, text: str = "found") -> None:
     made.keep("key", ToolResult(text), await made.look(accesses))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda folder: (folder / "sub" / "b").write_text("changed now"),
-        lambda folder: (folder / "sub" / "new").write_text(""),
-        lambda folder: (folder / "a").unlink(),
-        lambda folder: (folder / "a").rename(folder / "c"),
-        lambda folder: os.utime(folder / "a", ns=(1, 1)),
-        lambda folder: (folder / "sub").chmod(0o700),
-    ],
-)
+@pytest.mark.parametrize("change", [
+    lambda folder: (folder / "sub" / "b").write_text("changed now"),
+    lambda folder: (folder / "sub" / "new").write_text(""), lambda folder: (folder / "a").unlink(),
+    lambda folder: (folder / "a").rename(folder / "c"), lambda folder: os.utime(folder / "a", ns=(1, 1)),
+    lambda folder: (folder / "sub").chmod(0o700),
+])  # fmt: skip
 async def test_a_result_over_a_folder_is_forgotten_when_anything_below_changes(tmp_path, change):
     (tmp_path / "sub").mkdir()
     (tmp_path / "a").write_text("a")
@@ -244,11 +239,8 @@ def test_a_quota_counts_messages_and_can_begin_anew():
 def test_what_a_history_has_used_is_counted_by_messages():
     calls = (use("bash"), use("bash"))
     history = [
-        UserMessage((TextPart("x"),)),
-        AssistantMessage("", calls),
-        AssistantMessage("y"),
-        AssistantMessage("", calls),
-    ]
+        UserMessage((TextPart("x"),)), AssistantMessage("", calls), AssistantMessage("y"), AssistantMessage("", calls),
+    ]  # fmt: skip
     quota = CallQuota(5)
     quota.count(history)
     assert quota.used == 2

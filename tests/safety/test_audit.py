@@ -35,12 +35,9 @@ def test_a_line_is_json_of_the_published_schema_and_leaves_out_what_is_not_known
     assert line.pop("time").endswith("+00:00")
     assert (line.pop("seq"), line.pop("prev")) == (1, "0" * 64)
     assert line == {
-        "schema": "acp_coder.audit.v1",
-        "event": "decision",
-        "tool": "bash",
-        "arguments": '{"command":"ls"}',
+        "schema": "acp_coder.audit.v1", "event": "decision", "tool": "bash", "arguments": '{"command":"ls"}',
         "decision": "allow",
-    }
+    }  # fmt: skip
     schema = json.loads((Path(__file__).parents[2] / "schemas/audit-entry.schema.json").read_text(encoding="utf-8"))
     assert jsonschema_rs.is_valid(schema, lines(path)[0])
     assert not jsonschema_rs.is_valid(schema, {"event": "other"})

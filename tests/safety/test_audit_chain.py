@@ -102,17 +102,14 @@ def test_no_edit_is_ever_taken_for_the_log_also_after_an_agent_has_gone_on(how, 
         place.store.close()
 
 
-@table(
-    ("how", "at", "words"),
-    [
-        ("change", 4, "audit.jsonl:5 was changed"),
-        ("remove", 4, "audit.jsonl:5: line number 5 was before this one removed"),
-        ("forge", 4, "audit.jsonl:5 was inserted or changed"),
-        ("link", 4, "audit.jsonl:6 was inserted, or moved here: its number is 5"),
-        ("cut", 4, "the end was cut off after line number 4: the store has recorded 9 lines"),
-        ("change", 8, "audit.jsonl:9: the end was changed"),
-    ],
-)
+@table(("how", "at", "words"), [
+    ("change", 4, "audit.jsonl:5 was changed"),
+    ("remove", 4, "audit.jsonl:5: line number 5 was before this one removed"),
+    ("forge", 4, "audit.jsonl:5 was inserted or changed"),
+    ("link", 4, "audit.jsonl:6 was inserted, or moved here: its number is 5"),
+    ("cut", 4, "the end was cut off after line number 4: the store has recorded 9 lines"),
+    ("change", 8, "audit.jsonl:9: the end was changed"),
+])  # fmt: skip
 def test_the_first_line_that_is_wrong_is_named(how, at, words):
     with tempfile.TemporaryDirectory() as folder:
         place = Place(Path(folder))

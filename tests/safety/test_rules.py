@@ -172,30 +172,26 @@ def test_a_path_that_nothing_can_match_is_told_and_denies() -> None:
 HOME = PolicyRule("allow", "read", paths=["/home/*"])
 
 
-@pytest.mark.parametrize(
-    ("made", "asked", "effect"),
-    [
-        (policy(SUDO), subject("bash", "sudo x"), "deny"),
-        (policy(SUDO), subject("bash", "ls"), "allow"),
-        (policy(SUDO), subject("read", "sudo x"), "allow"),
-        (policy(PolicyRule("allow", "bash"), SUDO), subject("bash", "sudo x"), "deny"),
-        (policy(SUDO, PolicyRule("allow", "bash")), subject("bash", "sudo x"), "deny"),
-        (policy(HOME, default="deny"), subject("read", paths=("/home/u/a",)), "allow"),
-        (policy(HOME, default="deny"), subject("read", paths=("/homes/u/a",)), "deny"),
-        (policy(HOME, default="deny"), subject("read", paths=("/home/u/a", "/etc/passwd")), "deny"),
-        (policy(HOME, default="deny"), subject("read"), "deny"),
-        (policy(HOME, default="deny"), subject("write", paths=("/home/u/a",)), "deny"),
-        (policy(PolicyRule("deny", "write", paths=["/home/*"])), subject("write", paths=("/x", "/home/a")), "deny"),
-        (policy(PolicyRule("deny", "mcp_*")), subject("mcp_a_b"), "deny"),
-        (policy(PolicyRule("deny", env={"STAGE": "prod"})), subject("read"), "deny"),
-        (policy(PolicyRule("deny", env={"STAGE": "test"})), subject("read"), "allow"),
-        (policy(PolicyRule("deny", env={"OTHER": "*"})), subject("read"), "allow"),
-        (policy(PolicyRule("allow", "bash", args_match="^ls"), default="deny"), subject("bash", "ls", "rm"), "deny"),
-        (policy(PolicyRule("allow", "bash", args_match="^ls"), default="deny"), subject("bash", "ls"), "allow"),
-        (policy(more=(SUDO,)), subject("bash", "sudo x"), "deny"),
-        (policy(PolicyRule("allow", "bash", args_match="sudo"), more=(SUDO,)), subject("bash", "sudo x"), "deny"),
-    ],
-)
+@pytest.mark.parametrize(("made", "asked", "effect"), [
+    (policy(SUDO), subject("bash", "sudo x"), "deny"), (policy(SUDO), subject("bash", "ls"), "allow"),
+    (policy(SUDO), subject("read", "sudo x"), "allow"),
+    (policy(PolicyRule("allow", "bash"), SUDO), subject("bash", "sudo x"), "deny"),
+    (policy(SUDO, PolicyRule("allow", "bash")), subject("bash", "sudo x"), "deny"),
+    (policy(HOME, default="deny"), subject("read", paths=("/home/u/a",)), "allow"),
+    (policy(HOME, default="deny"), subject("read", paths=("/homes/u/a",)), "deny"),
+    (policy(HOME, default="deny"), subject("read", paths=("/home/u/a", "/etc/passwd")), "deny"),
+    (policy(HOME, default="deny"), subject("read"), "deny"),
+    (policy(HOME, default="deny"), subject("write", paths=("/home/u/a",)), "deny"),
+    (policy(PolicyRule("deny", "write", paths=["/home/*"])), subject("write", paths=("/x", "/home/a")), "deny"),
+    (policy(PolicyRule("deny", "mcp_*")), subject("mcp_a_b"), "deny"),
+    (policy(PolicyRule("deny", env={"STAGE": "prod"})), subject("read"), "deny"),
+    (policy(PolicyRule("deny", env={"STAGE": "test"})), subject("read"), "allow"),
+    (policy(PolicyRule("deny", env={"OTHER": "*"})), subject("read"), "allow"),
+    (policy(PolicyRule("allow", "bash", args_match="^ls"), default="deny"), subject("bash", "ls", "rm"), "deny"),
+    (policy(PolicyRule("allow", "bash", args_match="^ls"), default="deny"), subject("bash", "ls"), "allow"),
+    (policy(more=(SUDO,)), subject("bash", "sudo x"), "deny"),
+    (policy(PolicyRule("allow", "bash", args_match="sudo"), more=(SUDO,)), subject("bash", "sudo x"), "deny"),
+])  # fmt: skip
 def test_a_deny_wins_an_allow_must_match_all_and_the_default_decides_the_rest(
     made: RuleList, asked: Subject, effect: str
 ) -> None:
@@ -262,20 +258,17 @@ def test_an_allow_list_of_tools_makes_the_deny_list_moot() -> None:
     assert not limits(enabled=False, denied_tools=["bash"]).hides("bash")
 
 
-@pytest.mark.parametrize(
-    ("constraint", "arguments", "stops"),
-    [
-        (ScopedConstraint("bash", deny_patterns=["rm -rf"]), {"command": "RM -RF x"}, True),
-        (ScopedConstraint("bash", deny_patterns=["rm -rf"]), {"command": "r\\m -rf x"}, True),
-        (ScopedConstraint("bash", deny_patterns=["rm -rf"]), {"command": "ls"}, False),
-        (ScopedConstraint("bash", "description", deny_patterns=["ls"]), {"command": "xx"}, False),
-        (ScopedConstraint("bash", "command", allow_patterns=["ls *", "cat *"]), {"command": "ls -l"}, False),
-        (ScopedConstraint("bash", "command", allow_patterns=["ls *"]), {"command": "ls; cat x"}, True),
-        (ScopedConstraint("bash", "command", allow_patterns=["ls *"]), {"command": "rm"}, True),
-        (ScopedConstraint("bash", "command", allow_patterns=["ls *"]), {}, True),
-        (ScopedConstraint("read"), {"command": "x"}, False),
-    ],
-)
+@pytest.mark.parametrize(("constraint", "arguments", "stops"), [
+    (ScopedConstraint("bash", deny_patterns=["rm -rf"]), {"command": "RM -RF x"}, True),
+    (ScopedConstraint("bash", deny_patterns=["rm -rf"]), {"command": "r\\m -rf x"}, True),
+    (ScopedConstraint("bash", deny_patterns=["rm -rf"]), {"command": "ls"}, False),
+    (ScopedConstraint("bash", "description", deny_patterns=["ls"]), {"command": "xx"}, False),
+    (ScopedConstraint("bash", "command", allow_patterns=["ls *", "cat *"]), {"command": "ls -l"}, False),
+    (ScopedConstraint("bash", "command", allow_patterns=["ls *"]), {"command": "ls; cat x"}, True),
+    (ScopedConstraint("bash", "command", allow_patterns=["ls *"]), {"command": "rm"}, True),
+    (ScopedConstraint("bash", "command", allow_patterns=["ls *"]), {}, True),
+    (ScopedConstraint("read"), {"command": "x"}, False),
+])  # fmt: skip
 def test_constraints_of_arguments(constraint: ScopedConstraint, arguments: dict, stops: bool) -> None:
     accesses = [ExecuteAccess(arguments["command"], Path("/srv")) if arguments else NoAccess()]
     asked = Subject(CallFacts("bash", arguments, accesses), ROOTS)
@@ -348,24 +341,21 @@ def blocks(watching: Sentinel, tool: str, words: str) -> bool:
     return bool(watching.blocks(watching.step(tool, {"x": words})))
 
 
-@pytest.mark.parametrize(
-    ("sequence", "calls", "blocked"),
-    [
-        (["bash", "rm", "-rf", "/"], [("bash", "rm -rf /")], True),
-        (["bash", "rm", "-rf", "/"], [("bash", "sudo 'rm' -rf /;ls")], True),
-        (["bash", "rm", "-rf", "/"], [("bash", "rm -rf /tmp/x")], False),
-        (["bash", "rm", "-rf", "/"], [("bash", "ls / -rf rm")], False),
-        (["write", "config.toml", "password"], [("write", "a/config.toml my_PASSWORD=1")], True),
-        (["write", "config.toml", "password"], [("read", "config.toml password")], False),
-        (["read", ".env", "fetch"], [("read", "x/.env"), ("bash", "ls"), ("fetch", "https://a.b")], True),
-        (["read", ".env", "fetch"], [("fetch", "https://a.b"), ("read", "x/.env")], False),
-        (["read", ".env", "fetch"], [("read", "x"), ("fetch", "https://a.b")], False),
-        (["bash", "git", "fetch"], [("bash", "git fetch")], True),
-        (["bash", "git", "fetch"], [("bash", "git log"), ("fetch", "https://a.b")], False),
-        (["bash", "git", "tool:fetch"], [("bash", "git log"), ("fetch", "https://a.b")], True),
-        (["write", "password"], [("write", "word " * 5_000 + "password")], True),
-    ],
-)
+@pytest.mark.parametrize(("sequence", "calls", "blocked"), [
+    (["bash", "rm", "-rf", "/"], [("bash", "rm -rf /")], True),
+    (["bash", "rm", "-rf", "/"], [("bash", "sudo 'rm' -rf /;ls")], True),
+    (["bash", "rm", "-rf", "/"], [("bash", "rm -rf /tmp/x")], False),
+    (["bash", "rm", "-rf", "/"], [("bash", "ls / -rf rm")], False),
+    (["write", "config.toml", "password"], [("write", "a/config.toml my_PASSWORD=1")], True),
+    (["write", "config.toml", "password"], [("read", "config.toml password")], False),
+    (["read", ".env", "fetch"], [("read", "x/.env"), ("bash", "ls"), ("fetch", "https://a.b")], True),
+    (["read", ".env", "fetch"], [("fetch", "https://a.b"), ("read", "x/.env")], False),
+    (["read", ".env", "fetch"], [("read", "x"), ("fetch", "https://a.b")], False),
+    (["bash", "git", "fetch"], [("bash", "git fetch")], True),
+    (["bash", "git", "fetch"], [("bash", "git log"), ("fetch", "https://a.b")], False),
+    (["bash", "git", "tool:fetch"], [("bash", "git log"), ("fetch", "https://a.b")], True),
+    (["write", "password"], [("write", "word " * 5_000 + "password")], True),
+])  # fmt: skip
 def test_a_blocked_sequence_blocks_the_call_that_would_complete_it(
     sequence: list[str], calls: list[tuple[str, str]], blocked: bool
 ) -> None:

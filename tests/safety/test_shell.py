@@ -331,17 +331,13 @@ def test_a_submodule_says_where_its_files_are(tmp_path: Path, worktree: str, nam
     assert names_programs(git, ()) is names
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[core]\n\tfsmonitor = false\n",
-        '[remote "origin"]\n\turl = git@example.com:a/b.git ; ours\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n',
-        '[branch "a/b.c]"]\n\tremote = origin\n\tmerge = refs/heads/a # x\n',
-        '[user]\n\tname = "A # \\"B\\""\n\temail = \\\n  x@example.com\n',
-        "[color]\n\tui\n[pull]\r\n\trebase = true\r\n",
-        "",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "[core]\n\tfsmonitor = false\n",
+    '[remote "origin"]\n\turl = git@example.com:a/b.git ; ours\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n',
+    '[branch "a/b.c]"]\n\tremote = origin\n\tmerge = refs/heads/a # x\n',
+    '[user]\n\tname = "A # \\"B\\""\n\temail = \\\n  x@example.com\n', "[color]\n\tui\n[pull]\r\n\trebase = true\r\n",
+    "",
+])  # fmt: skip
 def test_git_does_not_ask_for_harmless_configuration(text: str, repository: Path) -> None:
     with (repository / ".git" / "config").open("a") as file:
         file.write(text)

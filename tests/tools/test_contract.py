@@ -73,19 +73,13 @@ def test_the_definition_is_what_the_class_says(entry: ToolEntry) -> None:
     assert isinstance(tool, Tool)
     assert REGISTRY.tool(entry.name) is tool
     assert (tool.name, tool.aliases, tool.kind, tool.reads_only) == (
-        entry.name,
-        entry.aliases,
-        entry.kind,
-        entry.reads_only,
-    )
+        entry.name, entry.aliases, entry.kind, entry.reads_only,
+    )  # fmt: skip
     # Demanded only where the user wants it; taken, but not told.
     more = {
-        "bash": {*RISK_METADATA, PLACE},
-        "delegate": {PLACE},
-        "edit": {"cell"},
-        "grep": {"limit", "only_files"},
+        "bash": {*RISK_METADATA, PLACE}, "delegate": {PLACE}, "edit": {"cell"}, "grep": {"limit", "only_files"},
         "skill": {"file"},
-    }
+    }  # fmt: skip
     hidden = more.get(entry.name, set()) | {*PANED.get(entry.name, {})}
     assert [name for name in tool.Params.model_fields if name not in hidden] == list(entry.parameters["properties"])
 

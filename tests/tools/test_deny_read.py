@@ -199,11 +199,9 @@ async def test_what_a_checker_says_of_hidden_files_is_left_out(on: Bench) -> Non
     ruff = on.folder / ".venv" / "bin" / "mypy"
     ruff.parent.mkdir(parents=True)
     lines = (
-        f"conf/private.txt:1: error: {SECRET}  [x]",
-        f"alias:1: error: {SECRET}  [x]",
-        f"{on.folder}/keys/a:1: error: {SECRET}  [x]",
-        "plain:1: error: open  [x]",
-    )
+        f"conf/private.txt:1: error: {SECRET}  [x]", f"alias:1: error: {SECRET}  [x]",
+        f"{on.folder}/keys/a:1: error: {SECRET}  [x]", "plain:1: error: open  [x]",
+    )  # fmt: skip
     ruff.write_text("#!/bin/bash\n" + "".join(f"echo '{line}'\n" for line in lines) + "exit 1\n")
     ruff.chmod(0o755)
     result = await on.call("diagnostics", kind="mypy")

@@ -37,16 +37,10 @@ class OpenBuffers(LocalExecutor):
 # --- read --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("data", "text"),
-    [
-        (b"one\n\n  three\n", "     1\tone\n     2\t\n     3\t  three"),
-        (b"a\r\nb\r\n", "     1\ta\n     2\tb"),
-        (b"a\nb", "     1\ta\n     2\tb"),
-        (b"", "f is empty."),
-    ],
-    ids=["lines with their numbers", "line ends of Windows", "no last line end", "nothing"],
-)
+@pytest.mark.parametrize(("data", "text"), [
+    (b"one\n\n  three\n", "     1\tone\n     2\t\n     3\t  three"), (b"a\r\nb\r\n", "     1\ta\n     2\tb"),
+    (b"a\nb", "     1\ta\n     2\tb"), (b"", "f is empty."),
+], ids=["lines with their numbers", "line ends of Windows", "no last line end", "nothing"])  # fmt: skip
 async def test_read_numbers_the_lines(on: Bench, data: bytes, text: str) -> None:
     (on.folder / "f").write_bytes(data)
     assert (await on.call("read", path="f")).text == text
@@ -79,12 +73,9 @@ async def test_files_are_bounded_by_the_configuration(tmp_path: Path) -> None:
 
 
 IMAGES = [
-    (b"\x89PNG\r\n\x1a\nrest", "image/png"),
-    (b"\xff\xd8\xff\xe0rest", "image/jpeg"),
-    (b"GIF89arest", "image/gif"),
-    (b"GIF87arest", "image/gif"),
-    (b"RIFF\x10\0\0\0WEBPVP8 ", "image/webp"),
-]
+    (b"\x89PNG\r\n\x1a\nrest", "image/png"), (b"\xff\xd8\xff\xe0rest", "image/jpeg"), (b"GIF89arest", "image/gif"),
+    (b"GIF87arest", "image/gif"), (b"RIFF\x10\0\0\0WEBPVP8 ", "image/webp"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("data", "mime"), IMAGES)
@@ -201,17 +192,11 @@ async def test_several_edits_of_a_file_are_made_all_or_none(on: Bench) -> None:
             await on.call("edit", path="f", **wrong)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "words"),
-    [
-        ("def  run(self):", r"The most similar line is 2:\n    def run\(self\):"),
-        (
-            "def run(self):\n    other()",
-            "Its first line is at line 2, but the following text or the white space differs",
-        ),
-        ("nothing like this at all", "contains nothing similar"),
-    ],
-)
+@pytest.mark.parametrize(("wanted", "words"), [
+    ("def  run(self):", r"The most similar line is 2:\n    def run\(self\):"),
+    ("def run(self):\n    other()", "Its first line is at line 2, but the following text or the white space differs"),
+    ("nothing like this at all", "contains nothing similar"),
+])  # fmt: skip
 async def test_edit_of_what_is_not_there_shows_what_is_nearest(on: Bench, wanted: str, words: str) -> None:
     (on.folder / "f").write_text("class A:\n    def run(self):\n        pass\n")
     with pytest.raises(ToolError, match=words):
@@ -354,13 +339,10 @@ async def test_what_the_editor_reformats_is_told_and_shown(tmp_path: Path) -> No
 # --- encodings ---------------------------------------------------------------------------------------------------
 
 ENCODINGS = [
-    ("café\r\n“x”\r\n", "cp1252", "windows-1252"),
-    ("café\x81\n", "latin-1", "latin-1"),
-    ("café\r\nx\r\n", "utf-8-sig", "UTF-8 with a byte order mark"),
-    ("café\r\nx\r\n", "utf-16", "UTF-16 LE"),
-    ("plain café\n", "utf-16-be", "UTF-16 BE"),
-    ("café\n", "utf-32", "UTF-32 LE"),
-]
+    ("café\r\n“x”\r\n", "cp1252", "windows-1252"), ("café\x81\n", "latin-1", "latin-1"),
+    ("café\r\nx\r\n", "utf-8-sig", "UTF-8 with a byte order mark"), ("café\r\nx\r\n", "utf-16", "UTF-16 LE"),
+    ("plain café\n", "utf-16-be", "UTF-16 BE"), ("café\n", "utf-32", "UTF-32 LE"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "codec", "name"), ENCODINGS)
@@ -397,13 +379,10 @@ async def test_what_the_encoding_of_a_file_lacks_is_refused_in_an_edit_and_makes
 BINARIES = [
     (b"\x7fELF\2\1\1\0", "an ELF program or library"),
     (b"PK\x03\x04\x14\0\0\0\xff", "a ZIP archive, or a document in one"),
-    (b"\x1f\x8b\x08\x02\xff\xe9", "gzip-compressed"),
-    (b"%PDF-1.7\n%\xe2\xe3\n\x00", "a PDF document"),
-    (b"SQLite format 3\0\x10", "an SQLite database"),
-    (b"\1\0\2\0\3\0\4\0", ""),
-    (b"\xff\xfe\x00", ""),
+    (b"\x1f\x8b\x08\x02\xff\xe9", "gzip-compressed"), (b"%PDF-1.7\n%\xe2\xe3\n\x00", "a PDF document"),
+    (b"SQLite format 3\0\x10", "an SQLite database"), (b"\1\0\2\0\3\0\4\0", ""), (b"\xff\xfe\x00", ""),
     (b"text\0text", ""),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("data", "kind"), BINARIES)

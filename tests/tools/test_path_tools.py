@@ -215,10 +215,8 @@ async def test_own_files_are_one_question_and_what_programs_trust_another(on: Be
     }
     assert scopes(on, "copy_path", source="kit", destination="x") == {EDIT_SCOPE, f"edit = {at / 'x/.vscode'}"}
     assert scopes(on, "copy_path", source="src", destination="sub", overwrite=True) == {
-        EDIT_SCOPE,
-        DELETE_SCOPE,
-        f"delete = {at / 'sub/repo/.git'}",
-    }
+        EDIT_SCOPE, DELETE_SCOPE, f"delete = {at / 'sub/repo/.git'}",
+    }  # fmt: skip
     assert on.access("create_directory", path="a/b") == [PathAccess("write", at / "a" / "b")]
 
 

@@ -210,21 +210,15 @@ async def test_a_page_that_takes_too_long_to_take_apart_is_given_up(
 # --- web_scrape -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "values"),
-    [
-        ({"select": "li"}, ["one", "two deep", "deep", "first", "second"]),
-        ({"select": "h1"}, ["Hello you"]),
-        ({"select": "title"}, ["The docs"]),
-        ({"select": "main > p a", "extract": "attr:href"}, ["page.html?a=1&b=2", "#here", "javascript:alert(1)"]),
-        ({"select": "main > p a", "extract": "attr:HREF", "limit": 1}, ["page.html?a=1&b=2"]),
-        ({"select": "b", "extract": "html"}, ["<b>bold</b>"]),
-        ({"select": "b", "extract": "attr:none"}, [""]),
-        ({"select": "tr:nth-child(2) td"}, ["a", "1 MB"]),
-        ({"select": "li", "limit": 2}, ["one", "two deep"]),
-        ({"select": "video"}, []),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "values"), [
+    ({"select": "li"}, ["one", "two deep", "deep", "first", "second"]), ({"select": "h1"}, ["Hello you"]),
+    ({"select": "title"}, ["The docs"]),
+    ({"select": "main > p a", "extract": "attr:href"}, ["page.html?a=1&b=2", "#here", "javascript:alert(1)"]),
+    ({"select": "main > p a", "extract": "attr:HREF", "limit": 1}, ["page.html?a=1&b=2"]),
+    ({"select": "b", "extract": "html"}, ["<b>bold</b>"]), ({"select": "b", "extract": "attr:none"}, [""]),
+    ({"select": "tr:nth-child(2) td"}, ["a", "1 MB"]), ({"select": "li", "limit": 2}, ["one", "two deep"]),
+    ({"select": "video"}, []),
+])  # fmt: skip
 async def test_web_scrape_gives_what_the_selector_finds(
     surf: Surfing, arguments: dict[str, Any], values: list[str]
 ) -> None:
@@ -362,10 +356,8 @@ async def test_duckduckgo_gives_titles_addresses_and_snippets(surf: Surfing) -> 
         "2. docs.rs\n   https://docs.rs/tokio"
     )
     assert result.raw_output[0] == {
-        "title": "Tokio & Rust",
-        "url": "https://tokio.rs/a?b=1&c=2",
-        "snippet": "An event-driven platform",
-    }
+        "title": "Tokio & Rust", "url": "https://tokio.rs/a?b=1&c=2", "snippet": "An event-driven platform",
+    }  # fmt: skip
     asked = surf.web.site.asked[0]
     assert (asked.host, asked.path) == ("html.duckduckgo.com", "/html/?q=tokio+%26+rust")
 
@@ -400,10 +392,8 @@ async def test_duckduckgo_that_wants_a_person_is_told_as_too_many_requests(surf:
 async def test_searxng_on_a_private_host_is_asked_where_it_is_configured(surf: Surfing) -> None:
     results = [
         {"title": "Tokio", "url": "https://tokio.rs", "content": "An <b>event</b> &amp; platform"},
-        {"title": "No address"},
-        "nonsense",
-        {"title": "Docs", "url": "https://docs.rs", "content": None},
-    ]
+        {"title": "No address"}, "nonsense", {"title": "Docs", "url": "https://docs.rs", "content": None},
+    ]  # fmt: skip
     surf.web.serve("/sx/search", json.dumps({"results": results}), "application/json")
     surf.web.records["search.lan"] = [["10.0.0.7"]]
     surf.configure(search_provider="searxng", searxng_url="https://search.lan/sx/")
