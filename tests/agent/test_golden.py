@@ -23,21 +23,16 @@ SCRIPT_FILE = re.compile(r"/[^\"]*/acp-coder-[^\"/]+/scripts/command-\d+\.sh")
 
 SCRIPT = [
     Answer(
-        thought="I should look.",
-        text="Working.",
+        thought="I should look.", text="Working.",
         tool_calls=(
-            Call("plan", {"entries": [{"content": "Look", "status": "in_progress"}]}),
-            Call("read", {"path": "a.txt"}),
-            Call("edit", {"path": "a.txt", "old_string": "one", "new_string": "two"}),
-            bash("echo hi; touch made"),
-            Call("grep", {"pattern": "two"}),
-            Call("nonsense", {}),
+            Call("plan", {"entries": [{"content": "Look", "status": "in_progress"}]}), Call("read", {"path": "a.txt"}),
+            Call("edit", {"path": "a.txt", "old_string": "one", "new_string": "two"}), bash("echo hi; touch made"),
+            Call("grep", {"pattern": "two"}), Call("nonsense", {}),
         ),
         usage=Usage(100, 10),
     ),
-    Answer(text="Done."),
-    Answer(text="never said", hang_before=True),
-]
+    Answer(text="Done."), Answer(text="never said", hang_before=True),
+]  # fmt: skip
 
 
 def normal(message: dict[str, Any], project: Path) -> Any:

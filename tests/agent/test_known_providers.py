@@ -88,40 +88,32 @@ async def test_nothing_changes_for_whoever_has_a_server_configured(tmp_path):
         assert r.request(1)["model"] == "anthropic/claude-x"
 
 
-@rows(
-    ("environ", "config", "provider", "models"),
-    [
-        ({}, "", "default", ["default/auto"]),
-        (OPENAI, "", "default", ["default/auto"]),
-        (OPENAI | ANTHROPIC, "", "default", ["default/auto", "anthropic/auto"]),
-        ({"GITHUB_TOKEN": "x"}, "", "default", ["default/auto"]),
-        ({"GITHUB_TOKEN": "x", "OPENAI_MODEL": "github/openai/gpt-4.1"}, "", "github", ["github/openai/gpt-4.1"]),
-        (OPENAI | {"OPENAI_MODEL": "openai/gpt-5"}, "", "openai", ["openai/gpt-5"]),
-        ({"OPENAI_MODEL": "ollama:qwen3:8b"}, "", "ollama", ["ollama/qwen3:8b"]),
-        ({"OPENAI_MODEL": "qwen3:8b"}, "", "default", ["default/qwen3:8b"]),
-        ({"ACP_CODER_PROVIDER": "ollama"}, "", "ollama", ["ollama/auto"]),
-        (ANTHROPIC, '[providers.default]\nbase_url = "http://localhost:1"\n', "default", ["default/auto"]),
-        (
-            ANTHROPIC,
-            '[agent]\nmodel = "b"\n[providers.default]\nmodels = ["a"]\n[providers.other]\nmodels = ["b"]\n',
-            "other",
-            ["other/b", "default/a"],
-        ),
-        (ANTHROPIC, '[agent]\nmodel = "claude-x"\n', "anthropic", ["anthropic/claude-x"]),
-        (
-            {},
-            '[agent]\nprovider = "router"\nmodel = "openai/gpt-5"\n[providers.router]\n[providers.openai]\n',
-            "router",
-            ["router/openai/gpt-5"],
-        ),
-        ({}, '[agent]\nmodel = "openai/gpt-5"\n[providers.openai]\n', "openai", ["openai/gpt-5"]),
-        ({}, '[agent]\nprovider = "a"\nmodel = "b:m"\n[providers.a]\n[providers.b]\n', "b", ["b/m"]),
-        ({}, '[agent]\nprovider = "a"\nmodel = "a/m"\n[providers.a]\n', "a", ["a/m"]),
-        ({}, '[agent]\nprovider = "a"\n[providers.a]\nmodels = ["a/m"]\n', "a", ["a/a/m"]),
-        ({}, '[agent]\nprovider = "a"\nmodel = "a/m"\n[providers.a]\nmodels = ["a/m"]\n', "a", ["a/a/m"]),
-        ({"GOOGLE_API_KEY": "x"}, "", "google", ["google/auto"]),
-    ],
-)
+@rows(("environ", "config", "provider", "models"), [
+    ({}, "", "default", ["default/auto"]), (OPENAI, "", "default", ["default/auto"]),
+    (OPENAI | ANTHROPIC, "", "default", ["default/auto", "anthropic/auto"]),
+    ({"GITHUB_TOKEN": "x"}, "", "default", ["default/auto"]),
+    ({"GITHUB_TOKEN": "x", "OPENAI_MODEL": "github/openai/gpt-4.1"}, "", "github", ["github/openai/gpt-4.1"]),
+    (OPENAI | {"OPENAI_MODEL": "openai/gpt-5"}, "", "openai", ["openai/gpt-5"]),
+    ({"OPENAI_MODEL": "ollama:qwen3:8b"}, "", "ollama", ["ollama/qwen3:8b"]),
+    ({"OPENAI_MODEL": "qwen3:8b"}, "", "default", ["default/qwen3:8b"]),
+    ({"ACP_CODER_PROVIDER": "ollama"}, "", "ollama", ["ollama/auto"]),
+    (ANTHROPIC, '[providers.default]\nbase_url = "http://localhost:1"\n', "default", ["default/auto"]),
+    (
+        ANTHROPIC, '[agent]\nmodel = "b"\n[providers.default]\nmodels = ["a"]\n[providers.other]\nmodels = ["b"]\n',
+        "other", ["other/b", "default/a"],
+    ),
+    (ANTHROPIC, '[agent]\nmodel = "claude-x"\n', "anthropic", ["anthropic/claude-x"]),
+    (
+        {}, '[agent]\nprovider = "router"\nmodel = "openai/gpt-5"\n[providers.router]\n[providers.openai]\n', "router",
+        ["router/openai/gpt-5"],
+    ),
+    ({}, '[agent]\nmodel = "openai/gpt-5"\n[providers.openai]\n', "openai", ["openai/gpt-5"]),
+    ({}, '[agent]\nprovider = "a"\nmodel = "b:m"\n[providers.a]\n[providers.b]\n', "b", ["b/m"]),
+    ({}, '[agent]\nprovider = "a"\nmodel = "a/m"\n[providers.a]\n', "a", ["a/m"]),
+    ({}, '[agent]\nprovider = "a"\n[providers.a]\nmodels = ["a/m"]\n', "a", ["a/a/m"]),
+    ({}, '[agent]\nprovider = "a"\nmodel = "a/m"\n[providers.a]\nmodels = ["a/m"]\n', "a", ["a/a/m"]),
+    ({"GOOGLE_API_KEY": "x"}, "", "google", ["google/auto"]),
+])  # fmt: skip
 def test_the_default_is_the_one_that_is_meant(environ, config, provider, models, tmp_path):
     path = tmp_path / "config.toml"
     path.write_text(config)
@@ -289,35 +281,27 @@ def test_azure_needs_its_address(tmp_path):
         config_of(tmp_path, **AZURE, OPENAI_MODEL="azure/gpt-5")
 
 
-@rows(
-    ("name", "environ", "base_url"),
-    [
-        (
-            "vertex",
-            {"GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "us-east5"},
-            "https://us-east5-aiplatform.googleapis.com/v1/projects/p/locations/us-east5",
-        ),
-        (
-            "vertex",
-            {"ANTHROPIC_VERTEX_PROJECT_ID": "p"},
-            "https://global-aiplatform.googleapis.com/v1/projects/p/locations/global",
-        ),
-        ("vertex", {}, ""),
-        ("bedrock", {"AWS_DEFAULT_REGION": "eu-west-1"}, "https://bedrock-runtime.eu-west-1.amazonaws.com"),
-        ("bedrock", {"AWS_REGION": "a", "AWS_DEFAULT_REGION": "b"}, "https://bedrock-runtime.a.amazonaws.com"),
-        ("bedrock", {}, ""),
-        ("bedrock", {"AWS_REGION": "evil.com/"}, ""),
-        ("bedrock", {"AWS_REGION": "evil.com/?"}, ""),
-        ("bedrock", {"AWS_REGION": "a@evil.com#"}, ""),
-        ("vertex", {"GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "evil.com/"}, ""),
-        ("vertex", {"GOOGLE_CLOUD_PROJECT": "../p"}, ""),
-        (
-            "vertex",
-            {"GOOGLE_CLOUD_PROJECT": "example.com:p"},
-            "https://global-aiplatform.googleapis.com/v1/projects/example.com:p/locations/global",
-        ),
-    ],
-)
+@rows(("name", "environ", "base_url"), [
+    (
+        "vertex", {"GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "us-east5"},
+        "https://us-east5-aiplatform.googleapis.com/v1/projects/p/locations/us-east5",
+    ),
+    (
+        "vertex", {"ANTHROPIC_VERTEX_PROJECT_ID": "p"},
+        "https://global-aiplatform.googleapis.com/v1/projects/p/locations/global",
+    ),
+    ("vertex", {}, ""),
+    ("bedrock", {"AWS_DEFAULT_REGION": "eu-west-1"}, "https://bedrock-runtime.eu-west-1.amazonaws.com"),
+    ("bedrock", {"AWS_REGION": "a", "AWS_DEFAULT_REGION": "b"}, "https://bedrock-runtime.a.amazonaws.com"),
+    ("bedrock", {}, ""), ("bedrock", {"AWS_REGION": "evil.com/"}, ""), ("bedrock", {"AWS_REGION": "evil.com/?"}, ""),
+    ("bedrock", {"AWS_REGION": "a@evil.com#"}, ""),
+    ("vertex", {"GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "evil.com/"}, ""),
+    ("vertex", {"GOOGLE_CLOUD_PROJECT": "../p"}, ""),
+    (
+        "vertex", {"GOOGLE_CLOUD_PROJECT": "example.com:p"},
+        "https://global-aiplatform.googleapis.com/v1/projects/example.com:p/locations/global",
+    ),
+])  # fmt: skip
 def test_the_address_of_a_cloud_is_made_of_its_variables(name, environ, base_url):
     assert table()[name].address(environ) == base_url
 

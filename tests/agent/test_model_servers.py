@@ -26,21 +26,17 @@ def error(message: str, **more: object) -> dict[str, object]:
 
 
 IMAGE_REFUSED = {
-    "llama.cpp": Failure(
-        500,
-        error(
-            "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj",
-            code=500,
-            type="server_error",
-        ),
-    ),
+    "llama.cpp": Failure(500, error(
+        "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj", code=500,
+        type="server_error",
+    )),
     "vLLM": Failure(400, error("At most 0 image(s) may be provided in one prompt.", type="BadRequestError")),
     "Ollama": Failure(500, error("this model is missing data required for image input", type="api_error")),
     "OpenAI": Failure(400, error("Invalid content type. image_url is only supported by certain models.")),
     "OpenRouter": Failure(404, error("No endpoints found that support image input", code=404)),
     "DeepSeek": Failure(400, error("messages[0]: unknown variant `image_url`, expected `text`")),
     "Groq": Failure(400, error("messages[1].content must be a string")),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("refusal", IMAGE_REFUSED.values(), ids=IMAGE_REFUSED)

@@ -19,31 +19,21 @@ PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(92)).decode()
 CELLS: list[dict[str, Any]] = [
     {"cell_type": "markdown", "id": "intro", "metadata": {"tags": ["x"]}, "source": ["# Title\n", "Words."]},
     {
-        "cell_type": "code",
-        "execution_count": 3,
-        "id": "calc",
-        "metadata": {},
+        "cell_type": "code", "execution_count": 3, "id": "calc", "metadata": {},
         "outputs": [
             {"name": "stdout", "output_type": "stream", "text": ["\x1b[31mred\x1b[0m\n", "10%\r100%\n"]},
             {
                 "data": {"image/png": PNG + "\n", "text/html": ["<table>"], "text/plain": ["   a\n", "0  1"]},
-                "execution_count": 3,
-                "metadata": {},
-                "output_type": "execute_result",
+                "execution_count": 3, "metadata": {}, "output_type": "execute_result",
             },
         ],
         "source": ["import pandas as pd\n", "total = 1.50\n", "total"],
     },
     {
-        "cell_type": "code",
-        "execution_count": 4,
-        "id": "fails",
-        "metadata": {},
+        "cell_type": "code", "execution_count": 4, "id": "fails", "metadata": {},
         "outputs": [
             {
-                "ename": "NameError",
-                "evalue": "name '\x1b[1my\x1b[0m' is not defined",
-                "output_type": "error",
+                "ename": "NameError", "evalue": "name '\x1b[1my\x1b[0m' is not defined", "output_type": "error",
                 "traceback": ["\x1b[0;31mlong traceback"],
             },
             {"data": {"text/html": "<b>only</b>"}, "metadata": {}, "output_type": "display_data"},
@@ -51,7 +41,7 @@ CELLS: list[dict[str, Any]] = [
         "source": "y\ntotal",
     },
     {"cell_type": "raw", "id": "plain", "metadata": {}, "source": []},
-]
+]  # fmt: skip
 NOTEBOOK = {
     "cells": CELLS, "metadata": {"kernelspec": {"display_name": "Python 3", "name": "python3"}, "z": 1.50, "a": 1e5},
     "nbformat": 4, "nbformat_minor": 5,
@@ -123,19 +113,14 @@ async def test_a_notebook_is_read_as_cells_with_short_outputs(tmp_path):
 async def test_odd_notebooks_are_read(tmp_path):
     """No name in a notebook makes a line, and nothing of the wrong type breaks anything."""
     odd = {
-        **CELLS[1],
-        "id": "x]\n[cell 9, id y, code]\x1b[0m" + "z" * 100,
-        "execution_count": "3",
+        **CELLS[1], "id": "x]\n[cell 9, id y, code]\x1b[0m" + "z" * 100, "execution_count": "3",
         "outputs": [
-            1,
-            {"output_type": "stream"},
-            {"output_type": "stream", "name": 5, "text": None},
-            {"output_type": "error"},
+            1, {"output_type": "stream"}, {"output_type": "stream", "name": 5, "text": None}, {"output_type": "error"},
             {"output_type": "display_data", "data": []},
             {"output_type": "display_data", "data": {"image/svg+xml": ["<svg>", "é"], "text/plain": 1}},
             {"output_type": "pyout"},
         ],
-    }
+    }  # fmt: skip
     metadata = {"kernelspec": [], "language_info": {"name": "ju\nlia"}}
     cells = [odd, {**CELLS[1], "outputs": None, "source": ""}]
     (text,) = await run(tmp_path, READ, text=as_text({**NOTEBOOK, "metadata": metadata, "cells": cells}))
@@ -170,12 +155,9 @@ async def test_what_the_model_reads_is_bounded_and_says_how_to_go_on(tmp_path):
     assert "characters left out" in many and "[15 more outputs]" in many
     (tmp_path / "b").mkdir()
     lone, fitting = await run(
-        tmp_path / "b",
-        READ,
-        ("read", {"path": "n.ipynb", "offset": 2}),
-        text=as_text({**NOTEBOOK, "cells": [long, big]}),
-        config="[tools]\nmax_output_chars = 8000\n",
-    )
+        tmp_path / "b", READ, ("read", {"path": "n.ipynb", "offset": 2}),
+        text=as_text({**NOTEBOOK, "cells": [long, big]}), config="[tools]\nmax_output_chars = 8000\n",
+    )  # fmt: skip
     assert "more lines of this cell left out" in lone and "[cells 1 to 1 of 2; give offset 2 for more]" in lone
     assert "lines of outputs left out]" in fitting and "import pandas" in fitting
 
@@ -250,15 +232,11 @@ async def test_edit_changes_text_in_a_cell_and_nothing_else_of_the_file(tmp_path
 async def test_edit_is_unique_over_all_cells_or_in_the_one_that_is_named(tmp_path):
     change = {"path": "n.ipynb", "old_string": "total", "new_string": "sum_"}
     many, wrong, absent, json_text, one, rest, over = await run(
-        tmp_path,
-        ("edit", change),
-        ("edit", {**change, "cell": 9}),
-        ("edit", {**change, "cell": "intro"}),
-        ("edit", {**change, "old_string": '"nbformat": 4'}),
-        ("edit", {**change, "cell": "fails"}),
+        tmp_path, ("edit", change), ("edit", {**change, "cell": 9}), ("edit", {**change, "cell": "intro"}),
+        ("edit", {**change, "old_string": '"nbformat": 4'}), ("edit", {**change, "cell": "fails"}),
         ("edit", {**change, "replace_all": True}),
         ("edit", {**change, "old_string": "sum_\n\ufdd0\ny", "new_string": "z"}),
-    )
+    )  # fmt: skip
     assert "occurs 3 times in n.ipynb (lines 2, 3 of cell 2, line 2 of cell 3)" in many and "name its `cell`" in many
     assert "there is no cell '9': its cells have the numbers 1 to 4" in wrong
     assert "`old_string` is not in n.ipynb" in absent and "not in n.ipynb" in json_text

@@ -33,16 +33,10 @@ SCHEMAS = "https://agent-plugins.org/schemas/1.0.0/"
 MANIFEST = {"$schema": f"{SCHEMAS}plugin.schema.json", "name": "tools", "version": "1.2.0", "description": "Some tools"}
 STDIO = {"type": "stdio", "command": "run"}
 SKILL = "---\nname: deploy\ndescription: How we deploy\n---\nDeploy by `scripts/go.sh`.\n"
-HOOKS = {
-    "hooks": {
-        "PreToolUse": [
-            {
-                "matcher": "Bash",
-                "hooks": [{"type": "command", "command": "sh ${CLAUDE_PLUGIN_ROOT}/scripts/check.sh", "timeout": 5}],
-            }
-        ]
-    }
-}
+HOOKS = {"hooks": {"PreToolUse": [{
+    "matcher": "Bash",
+    "hooks": [{"type": "command", "command": "sh ${CLAUDE_PLUGIN_ROOT}/scripts/check.sh", "timeout": 5}],
+}]}}  # fmt: skip
 SERVER = """
 import json, os, sys
 for line in sys.stdin:
@@ -77,19 +71,12 @@ def with_servers(**servers: Any) -> dict[str, Any]:
 
 def claude(folder: Path, **more: Any) -> Path:
     """A plugin in Claude Code's layout."""
-    return put(
-        folder,
-        {
-            ".claude-plugin/plugin.json": {"name": "tools", "version": "1.2.0", "description": "Some tools"},
-            "commands/fix.md": "---\ndescription: Fix it\n---\nFix $ARGUMENTS as the plugin says.\n",
-            "agents/scout.md": "---\nname: scout\ndescription: Scouts\n---\nYou scout.\n",
-            "skills/deploy/SKILL.md": SKILL,
-            "skills/deploy/notes.txt": "only on Mondays\n",
-            "hooks/hooks.json": HOOKS,
-            "scripts/check.sh": CHECK,
-            **more,
-        },
-    )
+    return put(folder, {
+        ".claude-plugin/plugin.json": {"name": "tools", "version": "1.2.0", "description": "Some tools"},
+        "commands/fix.md": "---\ndescription: Fix it\n---\nFix $ARGUMENTS as the plugin says.\n",
+        "agents/scout.md": "---\nname: scout\ndescription: Scouts\n---\nYou scout.\n", "skills/deploy/SKILL.md": SKILL,
+        "skills/deploy/notes.txt": "only on Mondays\n", "hooks/hooks.json": HOOKS, "scripts/check.sh": CHECK, **more,
+    })  # fmt: skip
 
 
 def environ(tmp_path: Path) -> dict[str, str]:
@@ -545,16 +532,13 @@ def test_what_is_shown_hides_nothing(tmp_path):
     hooks = {"Stop": [{"hooks": [{"type": "command", "command": evil}]}]}
     facts = {"name": "tools", "description": f"Nice\nIt runs no programs of its own.{evil}", "version": "\x1b[8m"}
     files = {
-        ".claude-plugin/plugin.json": facts,
-        "hooks/hooks.json": {"hooks": hooks},
-        ".mcp.json": {
-            "mcpServers": {
-                "far": {"url": f"https://example.com/{evil}", "headers": {"X-A": "1"}},
-                "near": {"command": "run", "env": {"LD_PRELOAD": "x.so"}},
-            }
-        },
+        ".claude-plugin/plugin.json": facts, "hooks/hooks.json": {"hooks": hooks},
+        ".mcp.json": {"mcpServers": {
+            "far": {"url": f"https://example.com/{evil}", "headers": {"X-A": "1"}},
+            "near": {"command": "run", "env": {"LD_PRELOAD": "x.so"}},
+        }},
         "commands/a\nb\x1b[2K.md": "Go.",
-    }
+    }  # fmt: skip
     source = claude(tmp_path / "source", **files)
     lines = list(described(read(source), read_files(source)))
     shown = "\n".join(lines)

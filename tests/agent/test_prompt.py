@@ -54,18 +54,13 @@ async def test_later_turns_carry_the_earlier_ones_and_tool_results(tmp_path):
 
 async def test_every_block_kind_reaches_the_model(tmp_path):
     async with rig(tmp_path, ["ok"]) as r:
-        await r.editor.prompt(
-            [
-                acp.TextContent(text="look"),
-                acp.ResourceLink(name="app.py", uri="file:///srv/my%20app.py#L10"),
-                acp.ResourceLink(name="#", uri="file:///srv/a#b.txt"),
-                acp.ResourceLink(name="x", uri="/srv/x.py"),
-                acp.EmbeddedResource(resource=acp.TextResourceContents(uri="file:///srv/b.txt", text="inside b")),
-                blob("file:///srv/c.txt", b"inside c"),
-                blob("file:///srv/d.bin", b"\0\1"),
-                acp.ImageContent(data=PIXEL, mime_type="image/png"),
-            ]
-        )
+        await r.editor.prompt([
+            acp.TextContent(text="look"), acp.ResourceLink(name="app.py", uri="file:///srv/my%20app.py#L10"),
+            acp.ResourceLink(name="#", uri="file:///srv/a#b.txt"), acp.ResourceLink(name="x", uri="/srv/x.py"),
+            acp.EmbeddedResource(resource=acp.TextResourceContents(uri="file:///srv/b.txt", text="inside b")),
+            blob("file:///srv/c.txt", b"inside c"), blob("file:///srv/d.bin", b"\0\1"),
+            acp.ImageContent(data=PIXEL, mime_type="image/png"),
+        ])  # fmt: skip
         content = r.messages(1)[1]["content"]
         text = "\n".join(part["text"] for part in content if part["type"] == "text")
         assert "[app.py](/srv/my app.py L10)" in text

@@ -55,17 +55,12 @@ async def test_ids_are_unique_and_choices_belong_to_one_session(tmp_path):
 
 
 SCRIPT = [
-    Answer(
-        thought="let me look",
-        text="Looking.",
-        tool_calls=(
-            Call("plan", {"entries": [{"content": "look"}]}),
-            Call("write", {"path": "new.txt", "content": "hello\n"}),
-            Call("bash", {"command": "echo from bash; exit 3"}),
-        ),
-    ),
+    Answer(thought="let me look", text="Looking.", tool_calls=(
+        Call("plan", {"entries": [{"content": "look"}]}), Call("write", {"path": "new.txt", "content": "hello\n"}),
+        Call("bash", {"command": "echo from bash; exit 3"}),
+    )),
     Answer(text=("All ", "done.")),
-]
+]  # fmt: skip
 
 
 async def test_load_replays_everything_in_order_before_it_answers(tmp_path):

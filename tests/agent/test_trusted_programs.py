@@ -55,26 +55,18 @@ ATTACKS: dict[str, tuple[str, str, Callable[[Path], None]]] = {
     "deep": (f"sh {HOOKS}/a/b/c/check", f"{HOOKS}/a/b/c/check", nothing),
     "behind 100 others": (f"sh {HOOKS}/check", f"{HOOKS}/check", crowded),
     "large": (
-        f"sh {HOOKS}/check",
-        f"{HOOKS}/check",
-        lambda project: put(project / HOOKS / "pad", "x" * 600_000).chmod(0o600),
+        f"sh {HOOKS}/check", f"{HOOKS}/check", lambda project: put(project / HOOKS / "pad", "x" * 600_000).chmod(0o600),
     ),
     "elsewhere in the project": ("sh tools/check.sh", "tools/check.sh", nothing),
     "from its folder": (f"cd {HOOKS} && sh ./check", f"{HOOKS}/check", nothing),
     "target of a link": (
-        f"sh {HOOKS}/link",
-        "tools/check",
-        lambda project: link(project, f"{HOOKS}/link", "../../tools/check"),
+        f"sh {HOOKS}/link", "tools/check", lambda project: link(project, f"{HOOKS}/link", "../../tools/check"),
     ),
     "the link": (
-        f"sh {HOOKS}/link",
-        f"{HOOKS}/link",
-        lambda project: link(project, f"{HOOKS}/link", "../../tools/check"),
+        f"sh {HOOKS}/link", f"{HOOKS}/link", lambda project: link(project, f"{HOOKS}/link", "../../tools/check"),
     ),
     "folder of hooks that is a link": (
-        f'sh "$(pwd)"/{HOOKS}/check',
-        "tools/check",
-        lambda project: link(project, HOOKS, "../tools"),
+        f'sh "$(pwd)"/{HOOKS}/check', "tools/check", lambda project: link(project, HOOKS, "../tools"),
     ),
     "after the folder, with a default": ('sh "${CLAUDE_PROJECT_DIR:-.}"/tools/check.sh', "tools/check.sh", nothing),
     "after what a command says": ('sh "$(pwd)/tools/check.sh"', "tools/check.sh", nothing),
@@ -85,16 +77,12 @@ ATTACKS: dict[str, tuple[str, str, Callable[[Path], None]]] = {
     "without a mark, by its variable": ('sh "$CLAUDE_PROJECT_DIR"/tools/check', "tools/check", nothing),
     "sourced": (". tools/check", "tools/check", nothing),
     "sourced if it is there": (
-        "if [ -e tools/more ]; then . tools/more; else sh tools/check; fi",
-        "tools/more",
-        nothing,
+        "if [ -e tools/more ]; then . tools/more; else sh tools/check; fi", "tools/more", nothing,
     ),
     "new beside it": (
-        "if [ -e tools/more.sh ]; then sh tools/more.sh; else sh tools/check.sh; fi",
-        "tools/more.sh",
-        nothing,
+        "if [ -e tools/more.sh ]; then sh tools/more.sh; else sh tools/check.sh; fi", "tools/more.sh", nothing,
     ),
-}
+}  # fmt: skip
 
 
 def link(project: Path, name: str, target: str) -> None:

@@ -105,12 +105,9 @@ async def test_words_that_are_true_or_claim_nothing_cost_no_request(tmp_path, an
 
 async def test_a_refused_change_is_the_users_decision(tmp_path):
     r, _ = await turn(
-        tmp_path,
-        asks(Call("write", {"path": "x", "content": "x"})),
-        "As you like.",
-        mode="code",
+        tmp_path, asks(Call("write", {"path": "x", "content": "x"})), "As you like.", mode="code",
         permissions=[reject_once],
-    )
+    )  # fmt: skip
     assert len(r.model.requests) == 2
 
 

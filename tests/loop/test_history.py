@@ -81,30 +81,22 @@ def chunk(kind: str, text: str, id_: str) -> LogEntry:
 
 
 def test_chunks_of_one_message_are_joined_and_others_are_not():
-    told = replayed_updates(
-        [
-            chunk("agent_message_chunk", "a", "1"),
-            chunk("agent_message_chunk", "b", "1"),
-            chunk("agent_message_chunk", "c", "2"),
-            chunk("agent_thought_chunk", "d", "2"),
-        ]
-    )
+    told = replayed_updates([
+        chunk("agent_message_chunk", "a", "1"), chunk("agent_message_chunk", "b", "1"),
+        chunk("agent_message_chunk", "c", "2"), chunk("agent_thought_chunk", "d", "2"),
+    ])  # fmt: skip
     assert [item["content"]["text"] for item in told] == ["ab", "c", "d"]
 
 
 def test_a_call_is_replayed_once_in_its_final_state_without_terminals():
-    told = replayed_updates(
-        [
-            call(_meta={"tool_name": "bash"}),
-            progress("in_progress"),
-            progress(
-                "completed",
-                content=[{"type": "terminal", "terminalId": "t"}],
-                rawOutput={"stdout": "out\n", "stderr": "err\n", "exit_code": 0, "truncated": False},
-                _meta={"terminal_exit": {}},
-            ),
-        ]
-    )
+    told = replayed_updates([
+        call(_meta={"tool_name": "bash"}), progress("in_progress"),
+        progress(
+            "completed", content=[{"type": "terminal", "terminalId": "t"}],
+            rawOutput={"stdout": "out\n", "stderr": "err\n", "exit_code": 0, "truncated": False},
+            _meta={"terminal_exit": {}},
+        ),
+    ])  # fmt: skip
     assert len(told) == 1
     assert told[0]["sessionUpdate"] == "tool_call"
     assert told[0]["status"] == "completed"

@@ -507,13 +507,9 @@ def test_what_is_allowed_runs_nothing_but_programs_that_look(
     log.write_text("")
     before = sorted(project.rglob("*"))
     subprocess.run(
-        [shutil.which("bash") or "bash", "-c", line],
-        cwd=project,
-        env={"PATH": str(folder)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=30,
-    )
+        [shutil.which("bash") or "bash", "-c", line], cwd=project, env={"PATH": str(folder)}, stdin=subprocess.DEVNULL,
+        capture_output=True, timeout=30,
+    )  # fmt: skip
     assert sorted(project.rglob("*")) == before
     for call in log.read_text().split("\036")[:-1]:
         program, *arguments = call.split("\037")[:-1]

@@ -81,16 +81,13 @@ def test_a_message_that_says_what_is_wrong_is_told_in_one_line():
 SCHEMA = {
     "type": "object",
     "properties": {
-        "path": {"type": "string"},
-        "old_string": {"type": "string"},
-        "limit": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
-        "exact": {"type": "boolean"},
-        "tags": {"type": "array", "items": {"type": "string"}},
-        "more": {"type": "object"},
+        "path": {"type": "string"}, "old_string": {"type": "string"},
+        "limit": {"anyOf": [{"type": "integer"}, {"type": "null"}]}, "exact": {"type": "boolean"},
+        "tags": {"type": "array", "items": {"type": "string"}}, "more": {"type": "object"},
         "wait": {"anyOf": [{"type": "boolean"}, {"type": "number"}, {"type": "string"}]},
     },
     "required": ["path"],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
