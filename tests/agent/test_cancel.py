@@ -90,8 +90,7 @@ async def test_partial_output_of_a_cancelled_command_is_kept(tmp_path):
 @pytest.mark.parametrize("method", ["terminal/kill", "terminal/release", "terminal/output"])
 async def test_a_client_that_does_not_answer_the_kill_does_not_hold_the_cancel(tmp_path, method):
     config = "[limits]\nkill_timeout = 0.2\nclient_timeout = 0.5\n"
-    script = [asks(bash("sleep 600"))]
-    async with rig(tmp_path, script, misbehave={method: NeverAnswers()}, config=config) as r:
+    async with rig(tmp_path, [asks(bash("sleep 600"))], misbehave={method: NeverAnswers()}, config=config) as r:
         turn = r.editor.begin("go")
         await r.editor.wait_until(lambda: r.editor.lines("from_agent", "terminal/wait_for_exit"))
         await _cancelled(r, turn)

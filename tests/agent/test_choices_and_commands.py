@@ -196,8 +196,7 @@ async def test_compact_answers_also_where_the_model_fails_and_leaves_the_convers
 
 async def test_permissions_are_listed_and_revoked(tmp_path):
     call = Call("write", {"path": "a.txt", "content": "a"})
-    again = Call("write", {"path": "b.txt", "content": "b"})
-    script = [asks(call), "x", asks(again), "y"]
+    script = [asks(call), "x", asks(Call("write", {"path": "b.txt", "content": "b"})), "y"]
     async with went(tmp_path, script, otherwise=allow_always) as r:
         await r.editor.prompt("/permissions")
         assert "#1 always allow `edit *`" in r.editor.text()

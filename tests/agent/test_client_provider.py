@@ -116,12 +116,10 @@ async def test_a_gateway_far_away_needs_no_key_and_none_of_the_users_is_sent_the
 
 
 async def test_no_other_provider_stands_in_for_it(tmp_path: Path) -> None:
-    broken = [Failure(500, {"error": {"message": "broken"}})] * 2
-    async with FakeModel([]) as other, FakeModel(broken) as model:
+    async with FakeModel([]) as other, FakeModel([Failure(500, {"error": {"message": "broken"}})] * 2) as model:
         config = f'{CONFIG}[agent]\nfallback_models = ["other/a", "b"]\n[providers.other]\n'
         config += f'base_url = "{other.base_url}"\n'
-        env = {"ACP_CODER_MODEL": "fake-model"}
-        async with client(tmp_path, config=config, environ=env) as editor:
+        async with client(tmp_path, config=config, environ={"ACP_CODER_MODEL": "fake-model"}) as editor:
             with pytest.raises(PeerError):
                 await prompted(editor, tmp_path, model)
         assert {each.body["model"] for each in model.requests} == {"fake-model", "b"}
@@ -130,8 +128,7 @@ async def test_no_other_provider_stands_in_for_it(tmp_path: Path) -> None:
 
 async def test_what_a_gateway_says_of_its_headers_is_hidden(tmp_path: Path) -> None:
     refusal = Failure(401, {"error": {"message": f"{TOKEN} is not known"}})
-    env = {"ACP_CODER_MODEL": "fake-model"}
-    async with FakeModel([refusal]) as model, client(tmp_path, environ=env) as editor:
+    async with FakeModel([refusal]) as model, client(tmp_path, environ={"ACP_CODER_MODEL": "fake-model"}) as editor:
         with pytest.raises(PeerError) as error:
             await prompted(editor, tmp_path, model)
         assert "is not known" in error.value.message
@@ -142,8 +139,7 @@ async def test_what_it_gave_is_hidden_from_model_and_disk(tmp_path: Path) -> Non
     command = f"echo {TOKEN[:8]}''{TOKEN[8:]}"
     script: list[Answer | str] = [asks(bash(command)), "Done."]
     headers = {"X-Api-Key": TOKEN, "Authorization": "Bearer another-not-a-token"}
-    env = {"ACP_CODER_MODE": "auto"}
-    async with FakeModel(script) as model, client(tmp_path, environ=env) as editor:
+    async with FakeModel(script) as model, client(tmp_path, environ={"ACP_CODER_MODE": "auto"}) as editor:
         await prompted(editor, tmp_path, model, headers=headers)
         assert TOKEN not in str(model.requests[1].body)
     for file in tmp_path.rglob("*"):

@@ -118,8 +118,7 @@ async def test_a_command_reaches_only_so_many_hosts_and_each_as_often_as_it_want
     async with web_server() as (port, _):
         line = "; ".join(f"curl -sS http://{name}.test:{port}" for name in ("a", "b", "a", "c", "b"))
         rule = '[tools.permissions]\nconnect = [{ pattern = "*", action = "allow" }]\n'
-        config = f"{NEAR}[network]\nmax_hosts_per_command = 2\n{rule}"
-        async with session(tmp_path, line, config=config) as made:
+        async with session(tmp_path, line, config=f"{NEAR}[network]\nmax_hosts_per_command = 2\n{rule}") as made:
             text = await ran(made)
     assert text.count("hello") == 4
     assert "has reached 2 hosts, the most that one may (`network.max_hosts_per_command`)" in text
@@ -230,8 +229,7 @@ async def test_the_time_limit_does_not_run_while_the_user_is_asked(tmp_path: Pat
 
 async def test_after_three_refusals_a_command_asks_no_more(tmp_path: Path) -> None:
     hosts = " ".join(f"http://h{number}.example.com" for number in range(6))
-    permissions = [reject_once] * 6
-    async with session(tmp_path, f"for url in {hosts}; do curl -sS $url; done", permissions=permissions) as made:
+    async with session(tmp_path, f"for url in {hosts}; do curl -sS $url; done", permissions=[reject_once] * 6) as made:
         assert "refused several hosts" in await ran(made)
         assert len(made.editor.permission_requests) == 3
 
@@ -312,8 +310,7 @@ async def test_with_landlock_alone_only_the_proxy_is_reached(tmp_path: Path, mon
     async with web_server() as (port, got):
         url = f"http://registry.test:{port}"
         near = f"curl -sS http://127.0.0.1:{port}; curl -sS --noproxy '*' http://127.0.0.1:{port}"
-        permissions = [allow_once, reject_once]
-        async with session(tmp_path, f"curl -sS {url}", near, permissions=permissions) as made:
+        async with session(tmp_path, f"curl -sS {url}", near, permissions=[allow_once, reject_once]) as made:
             assert "hello" in await ran(made)
             text = await ran(made)
             assert len(made.editor.permission_requests) == 2, "this machine's own servers are asked about, too"

@@ -166,8 +166,7 @@ async def test_a_session_that_is_over_the_limit_goes_on_after_a_restart(tmp_path
 
 async def test_a_full_context_stops_the_turn_where_room_is_not_to_be_made(tmp_path):
     script = [reads("f0"), reads("f1"), reads("f2"), says("after clear")]
-    more = "[compaction]\nenabled = false\n"
-    async with rig(tmp_path, script, config=config(20_000, more), files=LONG) as r:
+    async with rig(tmp_path, script, config=config(20_000, "[compaction]\nenabled = false\n"), files=LONG) as r:
         assert (await r.editor.prompt("go")).stop_reason == "max_tokens"
         assert "context is full to" in r.editor.text()
         await r.editor.prompt("/clear")

@@ -95,8 +95,7 @@ async def test_two_levels_are_the_depth_and_no_more(tmp_path):
 
 
 async def test_cancel_reaches_it(tmp_path):
-    sleep = asks(bash("sleep 600"))
-    async with rig(tmp_path, [delegate(), sleep], mode="auto") as r:
+    async with rig(tmp_path, [delegate(), asks(bash("sleep 600"))], mode="auto") as r:
         turn = r.editor.begin("go")
         await r.editor.wait_until(
             lambda: [call.status for call in r.editor.tool_calls().values()] == ["in_progress"] * 2

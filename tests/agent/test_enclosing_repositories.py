@@ -155,8 +155,7 @@ async def test_what_is_hidden_is_neither_read_nor_recorded_as_deleted(
         f"cat ../../{hidden} ../../{hidden}/x ../../other/.env",
         "echo more >> a; git commit -qam all; git add -u; git commit -qm all; git add a; git commit -qm a; git add -A",
     )
-    config = f'[tools.files]\ndeny_read = ["{root}/{hidden}"]\n'
-    async with session(sub, *commands, config=config) as r:
+    async with session(sub, *commands, config=f'[tools.files]\ndeny_read = ["{root}/{hidden}"]\n') as r:
         assert SECRET not in str(results(r))
     names = set(git(root, "ls-tree", "-r", "--name-only", "HEAD").split())
     lost = {"closed/x"} if control and kind != "landlock" else set()

@@ -59,8 +59,7 @@ async def test_a_cancel_leaves_every_call_ended_and_nothing_running(tmp_path, na
     ("memory_recall", {"query": "word"}),
 ])  # fmt: skip
 async def test_what_a_call_gives_is_bounded_for_model_and_person(tmp_path, name, given):
-    store = asks(Call("memory_store", {"key": "k", "content": "word " * 1500}))
-    script = [store, asks(Call(name, given)), "done"]
+    script = [asks(Call("memory_store", {"key": "k", "content": "word " * 1500})), asks(Call(name, given)), "done"]
     async with rig(tmp_path, script, config="[tools]\nmax_output_chars = 1000\n", mode="auto", terminal=False) as r:
         (r.project / "big").write_text("word\n" * 5000)
         for number in range(300):

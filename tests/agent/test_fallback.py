@@ -150,8 +150,7 @@ async def test_a_history_goes_on_over_another_wire_api(tmp_path):
 
 async def test_a_smaller_context_is_made_to_fit_first(tmp_path):
     long = Answer(text="word " * 8000, usage=None)
-    script = [long, long, OVERLOADED]
-    async with two(tmp_path, script, ["the summary", "done"], provider="context_window = 16000") as r:
+    async with two(tmp_path, [long, long, OVERLOADED], ["the summary", "done"], provider="context_window = 16000") as r:
         await r.editor.prompt("one")
         await r.editor.prompt("two")
         await r.editor.prompt("three")

@@ -43,8 +43,7 @@ async def test_the_next_request_of_a_fork_begins_with_the_bytes_of_its_source(tm
     async with went(tmp_path, script, mode="auto", files={"AGENTS.md": "Be kind.\n"}, prompt="Make it.") as r:
         (r.project / "AGENTS.md").write_text("Be brief.\n")  # Both it and `made.txt` would change the system prompt.
         await r.editor.prompt("List it.")
-        source = r.editor.session_id
-        made = await fork(r, source)
+        made = await fork(r, r.editor.session_id)
         await r.editor.prompt("Go on.")
         r.editor.session_id = made["sessionId"]
         await r.editor.prompt("Go on otherwise.")

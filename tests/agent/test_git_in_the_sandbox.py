@@ -362,8 +362,7 @@ async def test_the_time_of_taking_over_is_bounded_for_all_repositories_together(
 ) -> None:
     monkeypatch.setattr(git_copies, "SECONDS", 0.0)
     repository(tmp_path / "project/sub")
-    change = "git config user.name new; git -C sub config user.name new"
-    async with confined(tmp_path, change, before=repository) as r:
+    async with confined(tmp_path, "git config user.name new; git -C sub config user.name new", before=repository) as r:
         assert results(r, 2)[0].count("were not taken over: it takes too long") == 2
         assert "user.name=new" not in [*config_of(r.project), *config_of(r.project / "sub")]
 

@@ -535,8 +535,7 @@ async def test_a_compaction_can_be_refused_and_is_told(tmp_path):
     seen = tmp_path / "seen"
     config = hook("PreCompact", keeps(seen, "test -e allowed || { echo 'not yet' >&2; exit 2; }"), matcher="manual")
     config += hook("SessionStart", "echo again", matcher="compact")
-    long = "word " * 2000
-    async with went(tmp_path, [long, "summary", "end"], config=config, prompt="a") as r:
+    async with went(tmp_path, ["word " * 2000, "summary", "end"], config=config, prompt="a") as r:
         await r.editor.prompt("/compact")
         assert "not yet" in r.editor.text()
         assert told(seen)[0]["trigger"] == "manual"

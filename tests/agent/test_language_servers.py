@@ -128,8 +128,7 @@ async def test_malformed_and_foreign_notifications_change_nothing(tmp_path, para
     async with rig(tmp_path, [Answer(text="ok")]) as it:
         it.editor.notify("_lsp/publishDiagnostics", params)
         it.editor.notify("_lsp/didSave", params)
-        unknown = {"sessionId": "unknown", "uri": "file:///x", "diagnostics": []}
-        it.editor.notify("_lsp/publishDiagnostics", unknown)
+        it.editor.notify("_lsp/publishDiagnostics", {"sessionId": "unknown", "uri": "file:///x", "diagnostics": []})
         assert "the tool `diagnostics`" in await prompted(it, "@diagnostics")
 
 
@@ -262,8 +261,7 @@ async def test_the_editors_servers_are_asked_by_the_tools_and_a_rename_is_one_ch
             }
         return {"items": []} if method == "_lsp/diagnostics" else []
 
-    rename = Call("rename", {"path": "a.py", "symbol": "old", "new_name": "new"})
-    script = [asks(rename), Answer(text="done")]
+    script = [asks(Call("rename", {"path": "a.py", "symbol": "old", "new_name": "new"})), Answer(text="done")]
     async with rig(tmp_path, script, language_servers=answer, mode="auto", config="[lsp]\nown_servers = false\n") as it:
         await it.editor.prompt("go")
         assert it.editor.tool_call().status == "completed"

@@ -93,8 +93,7 @@ async def test_fetching_is_asked_about_by_host_also_where_nothing_may_change(tmp
 
 async def test_a_page_from_memory_says_how_old_it_is(tmp_path, site):
     fetch = asks(Call("fetch", {"url": f"{site}/page"}))
-    look = asks(Call("list_directory", {}))
-    async with went(tmp_path, [fetch, look, fetch, "done"], config=OPEN, mode="auto") as r:
+    async with went(tmp_path, [fetch, asks(Call("list_directory", {})), fetch, "done"], config=OPEN, mode="auto") as r:
         again = r.messages(4)[-1]["content"]
         assert again.startswith("[cached: the same call returned this ")
         assert "unchanged" not in again

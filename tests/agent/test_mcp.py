@@ -111,8 +111,7 @@ async def test_servers_of_the_configuration_are_used_and_the_clients_win(tmp_pat
 
 
 async def test_a_tool_that_a_server_adds_later_is_offered_later(tmp_path):
-    grow = asks(Call("mcp_raw_grow", {}))
-    script = [grow, Answer(text="x", hang_before=True), "done"]
+    script = [asks(Call("mcp_raw_grow", {})), Answer(text="x", hang_before=True), "done"]
     async with rig(tmp_path, script, mcp_servers=[server()]) as r:
         turn = r.editor.begin("go")
         await r.model.wait_for_request(2)
@@ -133,8 +132,7 @@ async def test_a_dead_servers_calls_fail_and_the_turn_goes_on(tmp_path):
 
 async def test_cancelling_a_turn_cancels_the_servers_call(tmp_path):
     slow = asks(Call("mcp_raw_slow", {}))
-    notes = tmp_path / "notes"
-    async with rig(tmp_path, [slow], mcp_servers=[server(notes=str(notes))]) as r:
+    async with rig(tmp_path, [slow], mcp_servers=[server(notes=str(tmp_path / "notes"))]) as r:
         turn = r.editor.begin("go")
         await r.editor.wait_for(lambda u: getattr(u, "status", None) == "in_progress")
         r.editor.cancel()

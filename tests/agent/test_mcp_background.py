@@ -66,8 +66,7 @@ async def test_ending_it_tells_the_server(tmp_path):
 
 
 async def test_a_server_that_dies_meanwhile_ends_it_with_the_reason(tmp_path):
-    die = asks(Call("mcp_raw_die", {}))
-    script = model(SLOW, die, output(wait=True), "done")
+    script = model(SLOW, asks(Call("mcp_raw_die", {})), output(wait=True), "done")
     async with soon(tmp_path, script, server()) as r:
         assert "exit_code=1" in result(r, 4)
         assert "The tool `slow` of the MCP server raw failed: its process exited with code 3" in result(r, 4)
@@ -77,8 +76,7 @@ async def test_a_server_that_dies_meanwhile_ends_it_with_the_reason(tmp_path):
     "config", ["background_after = 0\n", "background_after = 0.05\n[tools.bash]\nmax_background_runs = 0\n"]
 )
 async def test_it_is_waited_for_where_nothing_may_go_on(tmp_path, config):
-    slow = f"[mcp]\ncall_timeout = 0.2\n{config}"
-    async with soon(tmp_path, [SLOW, "done"], server(), config=slow) as r:
+    async with soon(tmp_path, [SLOW, "done"], server(), config=f"[mcp]\ncall_timeout = 0.2\n{config}") as r:
         assert "did not answer within 0.2 seconds" in result(r, 2)
         assert "background" not in result(r, 2)
 

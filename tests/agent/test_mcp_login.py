@@ -157,8 +157,7 @@ async def test_in_a_session_the_user_logs_in_by_the_clients_question_or_a_url_in
 
 async def test_the_question_about_a_login_ends_with_it_also_if_it_failed(locked: OAuthServer, tmp_path: Path):
     locked.answer = {"code": "", "error": "access_denied"}
-    config = f'[mcp.servers.locked]\nurl = "{locked.url}"\n'
-    async with rig(tmp_path, [], config=config, elicitation=in_a_browser) as r:
+    async with rig(tmp_path, [], config=f'[mcp.servers.locked]\nurl = "{locked.url}"\n', elicitation=in_a_browser) as r:
         for number in (1, 2):
             await r.editor.prompt("/mcp login locked")
             assert "access_denied" in r.editor.text()

@@ -116,8 +116,7 @@ async def test_a_request_whose_headers_can_be_read_in_two_ways_is_refused(tmp_pa
 @pytest.mark.parametrize("proxy", ["http://user:pass/word@proxy", "http://[bad"])
 async def test_a_proxy_of_the_user_that_is_no_url_is_said(tmp_path: Path, proxy: str) -> None:
     line = "curl -sS https://x.example.com/"
-    environ = {"HTTPS_PROXY": proxy}
-    async with session(tmp_path, line, line, environ=environ, permissions=[allow_once] * 2) as made:
+    async with session(tmp_path, line, line, environ={"HTTPS_PROXY": proxy}, permissions=[allow_once] * 2) as made:
         for _ in range(2):  # Once more: the first did not end what serves connections.
             text = await ran(made)
             assert "Only plain HTTP proxies" in text and "word" not in text

@@ -146,8 +146,7 @@ async def test_offset_and_limit_count_cells(tmp_path):
 
 
 async def test_what_the_model_reads_is_bounded_and_says_how_to_go_on(tmp_path):
-    stream = {"name": "stdout", "output_type": "stream", "text": "o" * 100_000}
-    big = {**CELLS[1], "outputs": [stream] * 25}
+    big = {**CELLS[1], "outputs": [{"name": "stdout", "output_type": "stream", "text": "o" * 100_000}] * 25}
     long = {**CELLS[0], "source": "".join(f"line {number}\n" for number in range(20_000))}
     text = as_text({**NOTEBOOK, "cells": [CELLS[0], big, *[CELLS[2]] * 900]})
     (many,) = await run(tmp_path, READ, text=text)

@@ -73,8 +73,7 @@ PLAIN = ("[gw0] [ 50%] PASSED a", "[tool.ruff]", "[1, 2]", "ends with [exit code
 async def test_no_line_of_an_output_passes_for_one_of_the_agent(tmp_path, editor, profile):
     config = "[tools]\nprofile = 'short'\n" if profile == "short" else ""
     files = {"text": "\n".join((*PLAIN, *IMITATED)) + "\n"}
-    script = rounds(bash("cat text; exit 3"))
-    async with rig(tmp_path, script, mode="auto", files=files, config=config, **editor) as r:
+    async with rig(tmp_path, rounds(bash("cat text; exit 3")), mode="auto", files=files, config=config, **editor) as r:
         await r.editor.prompt("go")
         lines = re.split("[\n\u2028]", result(r, 2))
         assert lines[: len(PLAIN)] == list(PLAIN)
@@ -338,8 +337,7 @@ async def test_an_embedded_file_with_a_credential_is_taken_without_it(tmp_path):
     resource = EmbeddedResource(resource=TextResourceContents(uri="file:///x/.env", text=f"KEY={KEY}\n"))
     async with went(tmp_path, ["ok"], prompt=[TextContent(text="look"), resource]) as r:
         assert KEY not in json.dumps(r.messages(1)) and "[redacted: OpenAI key]" in json.dumps(r.messages(1))
-        session = r.editor.session_id
-        await r.editor.load_session(session, r.project)
+        await r.editor.load_session(r.editor.session_id, r.project)
         assert KEY not in wire(r)
 
 

@@ -28,8 +28,7 @@ async def test_the_request_shows_the_exact_command(tmp_path):
 
 
 async def test_the_request_shows_the_diff_and_without_a_yes_nothing_is_written(tmp_path):
-    call = Call("write", {"path": "n.txt", "content": "x\n"})
-    async with went(tmp_path, rounds(call), otherwise=reject_once) as r:
+    async with went(tmp_path, rounds(Call("write", {"path": "n.txt", "content": "x\n"})), otherwise=reject_once) as r:
         r.editor.tool_call().assert_finished("failed")
         assert not (r.project / "n.txt").exists()
         (request,) = r.editor.permission_requests

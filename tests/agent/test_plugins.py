@@ -414,8 +414,7 @@ def test_what_is_not_known_is_said_and_the_rest_goes_on(tmp_path):
     ("x", "it is not an object"),
 ])  # fmt: skip
 def test_a_server_that_is_wrong_is_left_out_and_the_others_stay(tmp_path, server, words):
-    right = {**STDIO, "command": "./bin/run", "cwd": "./data"}
-    found = read(put(tmp_path, with_servers(wrong=server, right=right)))
+    found = read(put(tmp_path, with_servers(wrong=server, right={**STDIO, "command": "./bin/run", "cwd": "./data"})))
     assert list(found.servers) == ["right"]
     assert (found.servers["right"].command, found.servers["right"].cwd) == (
         "${PLUGIN_ROOT}/bin/run",

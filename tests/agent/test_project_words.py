@@ -392,8 +392,7 @@ type(odd).describe = lambda self, params, roots: {}["no"]
 
 async def test_a_folders_tools_are_not_loaded_before_it_is_trusted_and_then_remembered(tmp_path):
     marker = with_tool(tmp_path)
-    count = Call("word_count", {"text": "a b c", "more": 1})
-    script = ["hi", *rounds(count, Call("shout", {"text": "hey"})), "again"]
+    script = ["hi", *rounds(Call("word_count", {"text": "a b c", "more": 1}), Call("shout", {"text": "hey"})), "again"]
     answers = [reject_always]
     async with went(tmp_path, script, otherwise=lambda request: answers[-1](request), prompt="hi") as r:
         assert "word_count" not in r.tool_names(1)

@@ -129,8 +129,7 @@ async def test_a_circle_of_different_calls_is_a_doom_loop(tmp_path):
 
 async def test_a_call_that_the_limit_of_an_answer_cut_in_two_is_told_as_that(tmp_path):
     cut = Call("write", '{"path": "a.txt", "content": "half of')
-    script = [Answer(tool_calls=(bash("touch ran"), cut), finish="length"), "sorry"]
-    async with rig(tmp_path, script) as r:
+    async with rig(tmp_path, [Answer(tool_calls=(bash("touch ran"), cut), finish="length"), "sorry"]) as r:
         assert (await r.editor.prompt("hi")).stop_reason == "end_turn"
         assert not (r.project / "ran").exists()
         assert not r.editor.tool_calls()
@@ -146,8 +145,7 @@ async def test_an_answer_cut_by_its_length_says_how_to_go_on(tmp_path):
 
 @pytest.mark.parametrize("unit", ["I will now read the file.\n", "na ", "-"])
 async def test_a_model_that_babbles_is_stopped(tmp_path, unit):
-    babble = Answer(text=("Well: ", *[unit * 20] * 4000), repeat=True)
-    async with rig(tmp_path, [babble]) as r:
+    async with rig(tmp_path, [Answer(text=("Well: ", *[unit * 20] * 4000), repeat=True)]) as r:
         assert (await r.editor.prompt("hi")).stop_reason == "max_turn_requests"
         said = r.editor.text()
         assert "The model repeated itself and was stopped (`agent.max_repetition`)" in said
@@ -175,8 +173,7 @@ async def test_usage_is_estimated_where_the_server_tells_none(tmp_path):
 
 
 async def test_the_context_window_is_the_one_the_server_tells(tmp_path):
-    models = [{"id": "fake-model", "context_length": 4096}]
-    async with went(tmp_path, ["one", "two"], models=models, prompt="hi") as r:
+    async with went(tmp_path, ["one", "two"], models=[{"id": "fake-model", "context_length": 4096}], prompt="hi") as r:
         await r.editor.prompt("again")  # the first did not wait for the list of models
         sizes = [u.size for u in r.editor.updates[r.editor.session_id] if isinstance(u, acp.UsageUpdate)]
         assert sizes[-1] == 4096

@@ -600,8 +600,7 @@ async def test_where_there_is_no_sandbox_the_person_is_told_everywhere_and_comma
 
 
 async def test_strict_refuses_to_run_without_a_sandbox(tmp_path, no_backend):
-    config = "[tools.sandbox]\nstrict = true\n"
-    async with confined(tmp_path, "touch a", config=config) as r:
+    async with confined(tmp_path, "touch a", config="[tools.sandbox]\nstrict = true\n") as r:
         assert list(r.project.iterdir()) == []
         assert "strict" in results(r, 2)[0]
 

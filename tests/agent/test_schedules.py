@@ -32,8 +32,7 @@ def heard(word):
 
 async def test_a_due_prompt_is_announced_run_and_kept(tmp_path, store):
     store.schedules.add(str(tmp_path / "project"), "1h", "Look at the tests.", time.time())
-    script = [asks(Call("list_directory", {})), "All green."]
-    async with rig(tmp_path, script, environ=environ(tmp_path)) as r:
+    async with rig(tmp_path, [asks(Call("list_directory", {})), "All green."], environ=environ(tmp_path)) as r:
         await r.editor.wait_until(lambda: "All green." in r.editor.text())
         assert "Scheduled (`1h`): Look at the tests." in r.editor.text()
         assert r.messages(1)[-1]["content"] == "Look at the tests."

@@ -82,8 +82,7 @@ async def test_so_it_is_after_a_result_and_where_a_text_announces_a_call(tmp_pat
 
 
 async def test_another_model_goes_on_where_one_says_nothing(tmp_path):
-    config = '[agent]\nfallback_models = ["b"]\n'
-    async with rig(tmp_path, [chat("stop")] * 3 + ["I do."], config=config) as r:
+    async with rig(tmp_path, [chat("stop")] * 3 + ["I do."], config='[agent]\nfallback_models = ["b"]\n') as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         assert r.editor.text().endswith("I do.")
         assert r.model.requests[3].body["model"] == "b"

@@ -122,8 +122,7 @@ async def test_words_for_a_turn_that_failed_are_kept_for_the_next(tmp_path):
 
 
 async def test_a_round_limit_leaves_the_words_for_the_next_turn(tmp_path):
-    config = "[agent]\nmax_tool_iterations = 1\n"
-    async with answering(tmp_path, "ok", config=config) as (r, turn):
+    async with answering(tmp_path, "ok", config="[agent]\nmax_tool_iterations = 1\n") as (r, turn):
         await steer(r)
         r.model.release()
         assert (await turn.response()).stop_reason == "end_turn"
@@ -170,8 +169,7 @@ async def test_a_turn_that_a_schedule_started_takes_no_words(tmp_path):
 
 async def test_what_is_written_while_a_sub_agent_works_is_for_the_session_alone(tmp_path):
     task = Call("delegate", {"prompt": "Look.", "title": "look"})
-    script = [asks(task), Answer(text=("Seen", "."), hang_after=1), "done"]
-    async with rig(tmp_path, script, mode="auto") as r:
+    async with rig(tmp_path, [asks(task), Answer(text=("Seen", "."), hang_after=1), "done"], mode="auto") as r:
         turn = r.editor.begin("Indent it.")
         await r.model.wait_for_request(2)
         assert await steer(r) == {"outcome": "injected"}
@@ -187,8 +185,7 @@ async def test_what_is_written_while_a_permission_is_asked_for_waits_for_the_res
         await answered.wait()
         return await reject_once(request)
 
-    call = asks(bash("touch f"))
-    async with rig(tmp_path, [call, "done"], permissions=[permit]) as r:
+    async with rig(tmp_path, [asks(bash("touch f")), "done"], permissions=[permit]) as r:
         turn = r.editor.begin("Indent it.")
         await r.editor.wait_until(lambda: r.editor.permission_requests)
         assert await steer(r) == {"outcome": "injected"}

@@ -119,8 +119,7 @@ async def test_arguments_may_be_encoded_twice_or_be_null(tmp_path, arguments):
 
 
 async def test_a_call_of_no_tool_as_the_whole_answer_fails_in_words_and_the_turn_goes_on(tmp_path):
-    script = ['{"name": "rite_file", "arguments": {"path": "a", "content": "x"}}', "So not."]
-    async with went(tmp_path, script) as r:
+    async with went(tmp_path, ['{"name": "rite_file", "arguments": {"path": "a", "content": "x"}}', "So not."]) as r:
         assert "Did you mean `write(path, content" in r.messages(2)[-1]["content"]
         assert r.editor.text() == "So not."
 
@@ -428,8 +427,7 @@ def _method(line: Any) -> str:
 
 
 async def test_a_plan_that_is_not_approved_ends_the_turn_and_the_next_prompt_says_why(tmp_path):
-    script = [asks(PROPOSES), "Then so."]
-    async with went(tmp_path, script, mode="architect", permissions=[reject_once]) as r:
+    async with went(tmp_path, [asks(PROPOSES), "Then so."], mode="architect", permissions=[reject_once]) as r:
         assert len(r.model.requests) == 1
         await r.editor.prompt("Smaller steps.")
         assert "write" not in r.tool_names(2)

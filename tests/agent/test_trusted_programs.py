@@ -190,8 +190,7 @@ async def test_a_hook_of_the_configuration_that_only_is_told_is_looked_at_too(tm
     own = tmp_path / "project/.acp-coder"
     put(own / "hooks/check", f"echo good >> {seen}\n")
     put(own / "config.toml", '[[hooks.tool_before]]\ncommand = "sh .acp-coder/hooks/check"\n')
-    script = [*rounds(bash("true")), *rounds(bash("true")), *rounds(bash("true"))]
-    async with rig(tmp_path, script, mode="auto") as r:
+    async with rig(tmp_path, [*rounds(bash("true")), *rounds(bash("true")), *rounds(bash("true"))], mode="auto") as r:
         await trust(r)
         await r.editor.new_session(r.project)
         await r.editor.client.set_session_mode(r.editor.session_id, "auto")
@@ -285,8 +284,7 @@ async def test_a_file_that_is_named_as_a_program_of_path_does_not_take_its_place
         put(project / "echo", "exit 1\n").chmod(0o755)
         put(project / "run.sh", f"echo script >> {seen}\n")
         put(project / "bare", f"echo bare >> {seen}\n").chmod(0o755)
-        command = f"echo said >> {seen}; sh run.sh; ./bare; sh ./bare; sh bare"
-        put(project / ".claude/settings.json", settings(command))
+        put(project / ".claude/settings.json", settings(f"echo said >> {seen}; sh run.sh; ./bare; sh ./bare; sh bare"))
 
     async with rig(tmp_path, rounds(bash("true")), mode="auto", before=files) as r:
         await trust(r)

@@ -108,8 +108,7 @@ async def test_a_holder_that_was_killed_is_waited_for_no_longer_than_its_lease(t
 
 @in_a_file
 async def test_the_lease_is_renewed_and_who_loses_it_stops(tmp_path):
-    config = "[server]\nlease = 0.3\n"
-    async with rig(tmp_path, [asks(bash(WAITS))], mode="auto", config=config) as r:
+    async with rig(tmp_path, [asks(bash(WAITS))], mode="auto", config="[server]\nlease = 0.3\n") as r:
         turn, begun = running(r)
         await begun
         with closing(store_of(tmp_path)) as store:

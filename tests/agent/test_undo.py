@@ -326,8 +326,7 @@ async def test_a_call_that_was_taken_back_alone_does_not_come_back_with_the_next
 
 
 async def test_after_a_hunk_was_reverted_the_prompt_is_taken_back_without_a_merge(tmp_path):
-    command = bash("sed -i 's/1/one/; s/5/five/' a.txt")
-    async with changed(tmp_path, command, files={"a.txt": "1\n2\n3\n4\n5\n"}) as r:
+    async with changed(tmp_path, bash("sed -i 's/1/one/; s/5/five/' a.txt"), files={"a.txt": "1\n2\n3\n4\n5\n"}) as r:
         path = r.project / "a.txt"
         (change,) = (await call(r, "_session/changes"))["changes"]
         await revert(r, change, 0)
@@ -536,8 +535,7 @@ async def test_a_hunk_of_a_file_in_another_encoding_is_reverted_in_it(tmp_path):
     async with rig(tmp_path, [bash("cat new > a.txt; rm new"), "Done."], mode="auto") as r:
         path = r.project / "a.txt"
         path.write_text("eins\r\nzwei\r\ndrei\r\n", encoding="utf-16", newline="")
-        new = "eins\r\nZWEI\r\ndrei\r\nvier\r\n"
-        (r.project / "new").write_text(new, encoding="utf-16", newline="")
+        (r.project / "new").write_text("eins\r\nZWEI\r\ndrei\r\nvier\r\n", encoding="utf-16", newline="")
         await r.editor.prompt("Change it.")
         changes = (await call(r, "_session/changes"))["changes"]
         await revert(r, next(each for each in changes if each["path"] == str(path)), 0)
@@ -764,8 +762,7 @@ async def test_what_the_user_does_between_two_calls_is_the_users(tmp_path):
 
 
 async def test_a_command_that_is_stopped_is_taken_back_too(tmp_path):
-    wait = bash("echo half > a.txt; touch there; while :; do sleep 0.05; done")
-    async with rig(tmp_path, [wait], mode="auto") as r:
+    async with rig(tmp_path, [bash("echo half > a.txt; touch there; while :; do sleep 0.05; done")], mode="auto") as r:
         turn = r.editor.begin("Do it.")
         await until((r.project / "there").exists)
         r.editor.cancel()
@@ -775,8 +772,7 @@ async def test_a_command_that_is_stopped_is_taken_back_too(tmp_path):
 
 
 async def test_in_the_home_folder_commands_are_not_covered_and_that_is_said(tmp_path):
-    script = [bash("echo 1 > a.txt"), write(tmp_path / "home" / "b.txt", "2\n"), "Done."]
-    async with agent_rig(tmp_path, script) as r:
+    async with agent_rig(tmp_path, [bash("echo 1 > a.txt"), write(tmp_path / "home" / "b.txt", "2\n"), "Done."]) as r:
         await r.editor.new_session(tmp_path / "home")
         await r.editor.client.set_session_mode(r.editor.session_id, "auto")
         await r.editor.prompt("Change it.")
@@ -827,8 +823,7 @@ for line in sys.stdin:
 
 
 async def test_what_an_mcp_server_changes_goes_with_its_call(tmp_path):
-    script = [asks(Call("mcp_w_put", {})), "Done."]
-    async with agent_rig(tmp_path, script) as r:
+    async with agent_rig(tmp_path, [asks(Call("mcp_w_put", {})), "Done."]) as r:
         path = r.project / "a.txt"
         path.write_text("before")
         (tmp_path / "server.py").write_text(SERVER)

@@ -162,8 +162,7 @@ async def place(tmp_path: Path, script: Script = ()) -> AsyncIterator[Place]:
 @asynccontextmanager
 async def hanging(tmp_path: Path) -> AsyncIterator[tuple[Client, str]]:
     """A session whose model says one word and no more."""
-    script = [Answer(text=("One", " two"), hang_after=1)]
-    async with place(tmp_path, script) as here, here.session() as opened:
+    async with place(tmp_path, [Answer(text=("One", " two"), hang_after=1)]) as here, here.session() as opened:
         yield opened
 
 

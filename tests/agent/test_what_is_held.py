@@ -82,8 +82,7 @@ async def test_a_server_that_asks_and_asks_waits_for_answers() -> None:
 
 async def test_prompts_that_wait_and_sessions_are_bounded(tmp_path: Path) -> None:
     script: list[Answer | str] = [asks(bash("while [ ! -e go ]; do sleep 0.05; done")), "one", "two", "three"]
-    config = "[limits]\nmax_prompts = 2\nmax_sessions = 1\n"
-    async with rig(tmp_path, script, mode="auto", config=config) as made:
+    async with rig(tmp_path, script, mode="auto", config="[limits]\nmax_prompts = 2\nmax_sessions = 1\n") as made:
         turns = [made.editor.begin("one"), made.editor.begin("two")]
         await made.editor.wait_until(made.editor.tool_calls)
         with refused(InternalError.code, "2 prompts run or wait in this session (`limits.max_prompts`)"):

@@ -230,8 +230,7 @@ async def test_a_command_that_could_replace_a_link_to_the_agents_own_files_is_as
     home = tmp_path / "home"
     write(home / "dots/conf/other")
     (home / ".config").symlink_to("dots/conf")
-    command = "rm .config; mkdir -p .config/acp-coder; echo > .config/acp-coder/config.toml"
-    calls = [bash(command), bash("ls")]
+    calls = [bash("rm .config; mkdir -p .config/acp-coder; echo > .config/acp-coder/config.toml"), bash("ls")]
     async with rig(tmp_path, rounds(*calls), terminal=False, sandbox=True, otherwise=reject_once) as r:
         await in_home(r, "auto")
         await r.editor.prompt("go")

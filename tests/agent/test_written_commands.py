@@ -153,8 +153,7 @@ async def test_what_a_folder_has_for_other_agents_counts_once_it_is_trusted(tmp_
 
 
 async def test_a_command_names_its_model_and_its_mode_for_its_turn_only(tmp_path):
-    text = "---\nmodel: default/other-model\nmode: ask\n---\nLook.\n"
-    put(tmp_path / "project/.agents/commands/look.md", text)
+    put(tmp_path / "project/.agents/commands/look.md", "---\nmodel: default/other-model\nmode: ask\n---\nLook.\n")
     put(tmp_path / "project/.agents/commands/odd.md", "---\nmodel: sonnet\nmode: turbo\nagent: nobody\n---\nLook.\n")
     config = '[providers.default]\nmodels = ["fake-model", "other-model"]\n'
     async with went(tmp_path, ["one", "two", "three"], mode="auto", config=config, prompt="/look") as r:

@@ -225,8 +225,7 @@ async def test_own_files_are_one_question_and_what_programs_trust_another(on: Be
 
 async def test_unsaved_changes_are_neither_moved_copied_deleted_nor_replaced(tmp_path: Path) -> None:
     folder = tmp_path / "project"
-    unsaved = {folder / "src" / "in" / "b.py": "typed, not saved"}
-    async with bench(tmp_path, executor=OpenBuffers(unsaved)) as on:
+    async with bench(tmp_path, executor=OpenBuffers({folder / "src" / "in" / "b.py": "typed, not saved"})) as on:
         plant(on.folder)
         over: dict[str, Any] = {"source": "src/a.py", "destination": "src/in/b.py", "overwrite": True}
         for name, arguments in [*ways("src/in/b.py"), ("copy_path", over)]:
