@@ -99,8 +99,7 @@ async def test_the_end_between_turns_is_shown_at_once_and_told_to_the_model_once
         assert end.tool_call_id == call.id
         assert not end.status
         assert end.meta["background"] == {"run_id": run_id, "exit_code": 3}
-        assert end.raw_output["exit_code"] == 3
-        assert "begun\nfinished" in end.raw_output["stdout"]
+        assert end.raw_output["exit_code"] == 3 and "begun\nfinished" in end.raw_output["stdout"]
         await r.editor.wait_until(lambda: "Background command finished" in said(r))
         assert "(exit code 3)" in said(r)
         r.editor.tool_call().assert_finished("completed")
@@ -189,8 +188,7 @@ async def test_clear_forgets_what_ended_and_tells_what_still_runs_with_its_comma
         go.touch()
         await ended(r, 2)
         await r.editor.prompt("and?")
-        assert "old" not in told(r, 3)
-        assert f"exit_code=0\n[command: {wait}]\ndone" in told(r, 3)
+        assert "old" not in told(r, 3) and f"exit_code=0\n[command: {wait}]\ndone" in told(r, 3)
 
 
 async def test_a_background_command_reads_the_shells_variables_and_leaves_none(tmp_path):
@@ -247,8 +245,7 @@ async def test_the_tools_for_runs_are_there_from_the_start_for_the_servers_promp
     async with went(tmp_path, script, mode="auto") as r:
         assert {"bash_output", "bash_kill", "bash_list"} <= r.tool_names(1)
         assert r.request(1)["tools"] == r.request(2)["tools"] == r.request(3)["tools"]
-        assert result(r, 3).startswith(started(r, 2))
-        assert result(r, 3).endswith("] true")
+        assert result(r, 3).startswith(started(r, 2)) and result(r, 3).endswith("] true")
         await r.editor.client.set_session_mode(r.editor.session_id, "ask")
         await r.editor.prompt("look")
         assert "bash" not in r.tool_names(4)
@@ -290,8 +287,7 @@ async def test_an_unknown_run_id_is_answered_with_the_known_ones(tmp_path):
     script = model(asks(bash("true", background=True)), asks(Call("bash_output", {"run_id": "gone"})), "done")
     async with went(tmp_path, script, mode="auto") as r:
         assert "no background command with the run_id 'gone'" in result(r, 3)
-        assert "Runs end with their session" in result(r, 3)
-        assert started(r, 2) in result(r, 3)
+        assert "Runs end with their session" in result(r, 3) and started(r, 2) in result(r, 3)
 
 
 # --- limits and ends ---------------------------------------------------------------------------------------------

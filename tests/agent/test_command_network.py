@@ -178,8 +178,7 @@ async def test_a_rule_for_connections_holds_for_commands_and_web_tools(tmp_path:
         rules = '[[tools.permissions.connect]]\npattern = "registry.test*"\naction = "{}"\n'
         calls = (f"curl -sS http://registry.test:{port}", Call("fetch", {"url": "https://registry.test/"}))
         async with session(tmp_path, *calls, config=NEAR + rules.format("deny")) as made:
-            assert "tools.permissions.connect" in await ran(made)
-            assert "tools.permissions.connect" in await ran(made)
+            assert "tools.permissions.connect" in await ran(made) and "tools.permissions.connect" in await ran(made)
         async with session(tmp_path, calls[0], config=NEAR + rules.format("allow"), permissions=[reject_once]) as made:
             assert "hello" in await ran(made)
             assert not made.editor.permission_requests
@@ -201,8 +200,7 @@ async def test_a_public_name_that_leads_to_this_machine_is_asked_about_again(tmp
 async def test_a_clouds_credentials_are_never_asked_about(tmp_path: Path) -> None:
     commands = ("curl -sS http://metadata.test/", "curl -sS http://169.254.169.254/")
     async with session(tmp_path, *commands) as made:
-        assert "a machine's own credentials" in await ran(made)
-        assert "a machine's own credentials" in await ran(made)
+        assert "a machine's own credentials" in await ran(made) and "a machine's own credentials" in await ran(made)
         assert len(made.editor.permission_requests) == 1, "an address is refused before anyone is asked"
 
 
@@ -243,8 +241,7 @@ async def test_a_package_registry_is_offered_with_the_others_of_its_kind(tmp_pat
     permissions = [all_of_them, reject_once, reject_once]
     config = '[tools.web]\nprivate_hosts = ["pypi.org", "registry.npmjs.org"]\n'
     async with session(tmp_path, *commands, config=config, permissions=permissions) as made:
-        assert "did not allow" not in await ran(made)
-        assert "did not allow" not in await ran(made)
+        assert "did not allow" not in await ran(made) and "did not allow" not in await ran(made)
         assert len(made.editor.permission_requests) == 1
         assert "Not connected to x.example.com" in await ran(made)
         assert "package registries" not in str(made.editor.permission_requests[-1].options)

@@ -51,8 +51,7 @@ async def test_old_results_make_room_for_new_ones_and_the_turn_goes_on(tmp_path)
     script = [*(reads(name) for name in FILES), says("all read")]
     async with rig(tmp_path, script, config=config(24_000, "[compaction]\nkeep_results = 1\n"), files=LONG) as r:
         assert (await r.editor.prompt("read them all")).stop_reason == "end_turn"
-        assert r.editor.text().endswith("all read")
-        assert "The conversation was shortened" in r.editor.text()
+        assert r.editor.text().endswith("all read") and "The conversation was shortened" in r.editor.text()
         last = r.messages(len(r.model.requests))
         assert "read them all" in str(last[1])
         assert "f5 f5 f5" in str(last[-1]), "the newest is whole"
@@ -144,8 +143,7 @@ async def test_a_server_that_refuses_again_is_an_error_in_words_and_not_a_loop(t
 async def test_a_model_that_is_too_small_for_the_tools_alone_is_named(tmp_path):
     async with rig(tmp_path, ["never"], config=config(1500)) as r:
         assert (await r.editor.prompt("hi")).stop_reason == "max_tokens"
-        assert "can hold 1500 tokens" in r.editor.text()
-        assert "/model" in r.editor.text()
+        assert "can hold 1500 tokens" in r.editor.text() and "/model" in r.editor.text()
         assert r.model.requests == []
         for command in ("/context", "/compact"):
             assert (await r.editor.prompt(command)).stop_reason == "end_turn"
@@ -222,8 +220,7 @@ async def test_tokens_from_the_servers_cache_are_reported(tmp_path):
     usage = Usage(input_tokens=20_000, output_tokens=10, cached_tokens=16_000)
     async with rig(tmp_path, [Answer(text="ok", usage=usage)]) as r:
         answer = await r.editor.prompt("hi")
-        assert answer.meta["usage"]["cachedReadTokens"] == 16_000
-        assert answer.meta["usage"]["inputTokens"] == 20_000
+        assert answer.meta["usage"]["cachedReadTokens"] == 16_000 and answer.meta["usage"]["inputTokens"] == 20_000
         assert updates(r, UsageUpdate)[-1].meta["tokens"]["cachedReadTokens"] == 16_000
         await r.editor.prompt("/context")
         assert "16000 of them (80 %) from the server's cache" in r.editor.text()

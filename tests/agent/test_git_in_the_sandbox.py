@@ -73,12 +73,10 @@ async def test_everyday_git_works(tmp_path: Path, name: str) -> None:
     command = f"{QUIET}{command}\necho all went well"
     async with confined(tmp_path, command, config=config, before=prepared) as r:
         (told,) = results(r, 2)
-        assert "all went well" in told
-        assert "Not taken over" not in told
+        assert "all went well" in told and "Not taken over" not in told
         assert kept in ["", *config_of(r.project)]
         assert git(r.project, "status", "--porcelain", "--branch").startswith("## ")
-        assert not (r.project / ".git/commondir").exists()
-        assert not (r.project / ".git/config").is_symlink()
+        assert not (r.project / ".git/commondir").exists() and not (r.project / ".git/config").is_symlink()
     assert not [line for line in audit(tmp_path) if "made the git repository" in line.get("reason", "")]
 
 
@@ -92,11 +90,8 @@ async def test_a_new_repository_is_there_after_the_command_and_names_no_program(
     script = rounds(bash(make), bash("git log --oneline; git switch -q -c b; git config branch.b.rebase true"))
     async with went(tmp_path, script, mode="auto", sandbox=True, terminal=terminal) as r:
         first, second = results(r, 3)
-        assert "first" in first
-        assert "`core.pager`" in first
-        assert "`hooks/pre-commit`" in first
-        assert "first" in second
-        assert "Not taken over" not in second
+        assert "first" in first and "`core.pager`" in first and "`hooks/pre-commit`" in first
+        assert "first" in second and "Not taken over" not in second
         found = config_of(r.project)
         assert {"user.name=n", "branch.b.rebase=true"} <= set(found)
         assert not [line for line in found if "fsmonitor" in line or "pager" in line]
@@ -107,8 +102,7 @@ async def test_a_new_repository_is_there_after_the_command_and_names_no_program(
 async def test_a_folder_that_does_not_look_empty_is_explained(tmp_path: Path) -> None:
     async with confined(tmp_path, "git init -q --bare /tmp/b; git clone -q /tmp/b .") as r:
         (told,) = results(r, 2)
-        assert "not an empty directory" in told
-        assert "empty folders take the place of missing ones" in told
+        assert "not an empty directory" in told and "empty folders take the place of missing ones" in told
         assert list(r.project.iterdir()) == []
 
 
@@ -242,12 +236,9 @@ PUBLISHED = {
 async def test_a_new_repository_leads_to_no_program(tmp_path: Path, name: str) -> None:
     async with confined(tmp_path, f"git init -q .; {PUBLISHED[name]}; ls -A .git") as r:
         found = r.project / ".git"
-        assert (found / "HEAD").is_file()
-        assert not (found / "hooks").is_symlink()
-        assert not (found / "config").is_symlink()
+        assert (found / "HEAD").is_file() and not (found / "hooks").is_symlink() and not (found / "config").is_symlink()
         for configuration in found.rglob("config*"):
-            assert "pager" not in configuration.read_text()
-            assert "worktree" not in configuration.read_text()
+            assert "pager" not in configuration.read_text() and "worktree" not in configuration.read_text()
         assert not list(found.rglob("pre-commit"))
         assert git(r.project, "config", "core.pager") == ""
 
@@ -327,8 +318,7 @@ async def test_a_bare_repository_is_protected_like_others(tmp_path: Path, where:
     async with confined(tmp_path, change, before=lambda project: git(project, "init", "-q", "--bare", where)) as r:
         assert "`core.pager`" in results(r, 2)[0]
         config = (r.project / where / "config").read_text()
-        assert "name = n" in config
-        assert "pager" not in config
+        assert "name = n" in config and "pager" not in config
         assert not (r.project / where / "hooks/pre-receive").exists()
 
 
@@ -345,8 +335,7 @@ async def test_the_configuration_of_a_worktree_that_is_not_there_is_not_made(
         git(r.project, "worktree", "add", "-q", "-b", "tree", "tree")
         await r.editor.prompt("go")
         (told,) = results(r, 2)
-        assert f"{place}/config.worktree: Permission denied" in told
-        assert "On branch" in told
+        assert f"{place}/config.worktree: Permission denied" in told and "On branch" in told
         assert not list((r.project / ".git").rglob("config.worktree"))
 
 

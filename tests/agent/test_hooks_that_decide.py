@@ -79,8 +79,7 @@ async def test_a_hook_reads_the_call_as_claude_code_tells_it(tmp_path):
             "permission_mode": "bypassPermissions", "hook_event_name": "PreToolUse", "tool_name": "Bash",
             "tool_input": {"command": "true"}, "tool_use_id": calls[0],
         }  # fmt: skip
-        assert edit["tool_name"] == "Edit"
-        assert edit["tool_input"]["file_path"] == str(r.project / "a.txt")
+        assert edit["tool_name"] == "Edit" and edit["tool_input"]["file_path"] == str(r.project / "a.txt")
         assert several["tool_name"] == "MultiEdit"
         assert glob["tool_name"] == "Glob"
 
@@ -142,8 +141,7 @@ async def test_a_changed_input_is_shown_judged_again_and_run(tmp_path):
         assert request.tool_call.raw_input == {"command": "touch other"}
         call = r.editor.tool_call()
         assert call.title == "touch other"
-        assert (r.project / "other").exists()
-        assert not (r.project / "made").exists()
+        assert (r.project / "other").exists() and not (r.project / "made").exists()
         assert json.loads(next(line for line in audit(tmp_path) if line["event"] == "decision")["arguments"]) == {
             "command": "touch other"
         }
@@ -184,8 +182,7 @@ async def test_a_call_that_cannot_be_fails_as_without_hooks(tmp_path):
     async with went(
         tmp_path, rounds(Call("read", {"path": "/etc/passwd"})), config=hook("PreToolUse", keeps(seen))
     ) as r:
-        assert "category: policy_blocked" in results(r, 2)[0]
-        assert "outside this session's folders" in results(r, 2)[0]
+        assert "category: policy_blocked" in results(r, 2)[0] and "outside this session's folders" in results(r, 2)[0]
         assert not seen.exists()
 
 
@@ -218,10 +215,8 @@ async def test_a_hook_that_breaks_is_said_and_asks_instead_of_allowing(tmp_path,
     config = hook("PreToolUse", **{"name": "frail", **more})
     script = rounds(bash("touch made"), bash("touch other"))
     async with went(tmp_path, script, mode="auto", config=config, permissions=[reject_once, reject_once]) as r:
-        assert len(r.editor.permission_requests) == 2
-        assert why in str(r.editor.permission_requests[0].tool_call.content)
-        assert "(PreToolUse) " in r.editor.text()
-        assert why in r.editor.text()
+        assert len(r.editor.permission_requests) == 2 and why in str(r.editor.permission_requests[0].tool_call.content)
+        assert "(PreToolUse) " in r.editor.text() and why in r.editor.text()
         assert not (r.project / "made").exists()
 
 
@@ -292,8 +287,7 @@ async def test_a_hook_at_a_url_decides_as_one_that_is_a_command(tmp_path):
     try:
         async with went(tmp_path, script, mode="auto", config=config, permissions=[reject_once]) as r:
             assert "by the server" in results(r, 3)[0]
-            assert bodies[0][0] == "k"
-            assert bodies[0][1]["tool_input"] == {"command": "touch made"}
+            assert bodies[0][0] == "k" and bodies[0][1]["tool_input"] == {"command": "touch made"}
             (request,) = r.editor.permission_requests
             assert "its server answered 500" in str(request.tool_call.content)
             assert not list(r.project.glob("*"))
@@ -309,8 +303,7 @@ async def test_context_and_words_for_the_user_arrive_where_they_are_meant(tmp_pa
     }
     config = hook("PreToolUse", f"printf %s {shlex.quote(json.dumps(out))}", name="h")
     async with went(tmp_path, rounds(bash("echo hi")), mode="auto", config=config) as r:
-        assert "hi" in results(r, 2)[0]
-        assert "[Added by the hook h]\ngenerated file" in results(r, 2)[0]
+        assert "hi" in results(r, 2)[0] and "[Added by the hook h]\ngenerated file" in results(r, 2)[0]
         assert "The hook `h` says: for you" in r.editor.text()
 
 
@@ -330,9 +323,7 @@ async def test_why_a_hook_ends_the_turn_is_told_without_credentials_and_not_at_l
     async with went(tmp_path, [*rounds(bash("echo hi")), "done"], mode="auto", config=config) as r:
         await r.editor.prompt("and now")
         (result,) = results(r, 2)
-        assert "token" in result
-        assert "ghp_a1B2" not in result
-        assert len(result) < 5_000
+        assert "token" in result and "ghp_a1B2" not in result and len(result) < 5_000
 
 
 async def test_hooks_of_a_folder_run_once_it_is_trusted_after_yours_and_free_nothing(tmp_path):
@@ -402,8 +393,7 @@ async def test_what_a_hook_says_after_a_call_is_read_by_the_model(tmp_path):
         assert "[The hook lint objects: line too long]" in results(r, 2)[0]
         write, command = told(seen)
         assert write["tool_response"]["success"] is True
-        assert command["tool_response"]["success"] is False
-        assert command["tool_response"]["exit_code"] == 1
+        assert command["tool_response"]["success"] is False and command["tool_response"]["exit_code"] == 1
         assert "out" in command["tool_response"]["stdout"]
         r.editor.assert_tool_calls_finished()
 
@@ -432,8 +422,7 @@ async def test_a_hook_answers_the_question_before_the_user_is_asked(tmp_path):
             "sudo -n touch two",
         ]
         rules = {line["rule"]: line["decision"] for line in audit(tmp_path) if line["event"] == "decision"}
-        assert rules["hook no"] == "deny"
-        assert rules["hook yes"] == "allow"
+        assert rules["hook no"] == "deny" and rules["hook yes"] == "allow"
 
 
 async def test_no_allow_of_a_hook_outlives_the_mode_it_was_said_in(tmp_path):
@@ -470,8 +459,7 @@ async def test_a_question_is_a_notification(tmp_path, script, elicitation, expec
     config += "" if script else hook("UserPromptSubmit", "exit 1", name="odd")
     async with went(tmp_path, script, config=config, elicitation=elicitation, permissions=[reject_once]):
         (line,) = await kept(seen, 1)
-        assert line["notification_type"] == expected[0]
-        assert line["message"].startswith(expected[1])
+        assert line["notification_type"] == expected[0] and line["message"].startswith(expected[1])
 
 
 async def test_hooks_after_a_call_are_asked_in_their_order(tmp_path):
@@ -514,8 +502,7 @@ async def test_hooks_are_told_of_the_session_and_add_to_its_first_prompt(tmp_pat
         await r.editor.prompt("/clear")
         await r.editor.prompt("c")
         assert [line["source"] for line in told(seen)] == ["startup", "clear"]
-        assert "house rules" in str(r.messages(1))
-        assert str(r.messages(2)).count("house rules") == 1
+        assert "house rules" in str(r.messages(1)) and str(r.messages(2)).count("house rules") == 1
         await r.editor.request("session/close", {"sessionId": r.editor.session_id})
         assert told(seen)[-1]["hook_event_name"] == "SessionEnd"
 
@@ -542,8 +529,7 @@ async def test_a_compaction_can_be_refused_and_is_told(tmp_path):
         (r.project / "allowed").touch()
         await r.editor.prompt("/compact")
         await r.editor.prompt("b")
-        assert "summary" in str(r.messages(3))
-        assert "again" in str(r.messages(3))
+        assert "summary" in str(r.messages(3)) and "again" in str(r.messages(3))
 
 
 async def test_a_model_that_ends_goes_on_as_often_as_is_allowed(tmp_path):
@@ -565,8 +551,7 @@ async def test_a_sub_agent_is_told_and_goes_on(tmp_path):
     call = asks(Call("delegate", {"prompt": "Find it.", "title": "find it"}))
     async with went(tmp_path, [call, "first", "second", "done"], config=config) as r:
         assert told(seen)[0]["agent_type"] == "find it"
-        assert "be brief" in str(r.messages(2))
-        assert "look again" in str(r.messages(3))
+        assert "be brief" in str(r.messages(2)) and "look again" in str(r.messages(3))
         assert results(r, 4)[0] == "second"
 
 

@@ -89,8 +89,7 @@ async def test_without_a_key_sessions_need_a_login_and_nothing_else_does(tmp_pat
             with pytest.raises(PeerError) as error:
                 await editor.request(method, params)
             assert error.value.code == -32000
-            assert "OPENAI_API_KEY" in error.value.message
-            assert "acp-coder login" in error.value.message
+            assert "OPENAI_API_KEY" in error.value.message and "acp-coder login" in error.value.message
         assert (await editor.client.list_sessions()).sessions == []
 
 
@@ -185,8 +184,7 @@ async def test_a_broken_configuration_is_an_error_with_file_and_line(tmp_path):
     async with connect(environ_for(tmp_path, "http://localhost:1/v1", ACP_CODER_CONFIG=str(file))) as (editor, _):
         with pytest.raises(PeerError) as error:
             await editor.request("session/new", {"cwd": str(tmp_path), "mcpServers": []})
-        assert f"{file}:2" in error.value.message
-        assert "agent.modle" in error.value.message
+        assert f"{file}:2" in error.value.message and "agent.modle" in error.value.message
 
 
 def test_the_rig_checks_every_line_against_the_schema():

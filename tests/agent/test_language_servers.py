@@ -99,10 +99,8 @@ async def test_the_cache_is_bounded_and_a_saved_file_is_kept_longest(tmp_path):
         it.editor.notify("_lsp/didSave", saved)
         publish(it, it.project / "c.py", diagnostic("one"))
         read = await prompted(it, "@diagnostics")
-        assert "b.py" not in read
-        assert "a.py:3:5: error: one" in read and "two" not in read
-        assert "a.py: more than 1 diagnostics; the others are left out" in read
-        assert "c.py:3:5: error: one" in read
+        assert "b.py" not in read and "a.py:3:5: error: one" in read and "two" not in read
+        assert "a.py: more than 1 diagnostics; the others are left out" in read and "c.py:3:5: error: one" in read
 
 
 async def test_what_is_hidden_from_the_model_is_hidden_here(tmp_path):
@@ -204,8 +202,7 @@ async def test_each_method_reaches_the_editor_with_lsps_own_params_and_its_answe
     assert found["_lsp/diagnostics"].items[0].diagnostics[0].message == "x"
     assert found["_lsp/hover"].contents.value == "`int`"
     assert found["_lsp/definition"][0].range.start == Position(2, 4)
-    assert len(found["_lsp/references"]) == 2
-    assert found["_lsp/documentSymbols"][0].children[0].name == "b"
+    assert len(found["_lsp/references"]) == 2 and found["_lsp/documentSymbols"][0].children[0].name == "b"
     assert found["_lsp/workspaceSymbols"][0].container_name == "p"
     assert asked["_lsp/rename"] == {**at, "newName": "z"}
     assert found["_lsp/rename"].changes["file:///p/a.py"][0].new_text == "z"
@@ -217,8 +214,7 @@ async def test_null_means_nothing_was_found(tmp_path):
 
     async with rig(tmp_path, language_servers=answer) as it:
         found = await call_all(client_of(it))
-    assert found.pop("_lsp/diagnostics").items == []
-    assert found.pop("_lsp/rename").changes == {}
+    assert found.pop("_lsp/diagnostics").items == [] and found.pop("_lsp/rename").changes == {}
     assert found.pop("_lsp/hover") is None
     assert all(value == [] for value in found.values())
 

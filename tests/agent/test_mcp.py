@@ -79,8 +79,7 @@ async def test_a_server_that_fails_is_named_in_words_and_takes_nothing_with_it(t
     bad = acp.McpServerStdio(name="bad", command="/nowhere/program", args=[], env=[])
     async with rig(tmp_path, ["ok"], notices=True, mcp_servers=[bad, server()]) as r:
         notice = await r.editor.wait_for(lambda u: isinstance(u, acp.Notice))
-        assert "bad" in notice.title
-        assert "/nowhere/program" in notice.title
+        assert "bad" in notice.title and "/nowhere/program" in notice.title
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         assert "mcp_raw_echo" in r.tool_names(1)
 
@@ -144,8 +143,7 @@ async def test_closing_a_session_ends_its_servers(tmp_path):
     script = rounds(Call("mcp_raw_env", {}))
     async with went(tmp_path, script, environ={"OPENAI_API_KEY": "sk-secret"}, mcp_servers=[server()]) as r:
         told = r.messages(2)[-1]["content"]
-        assert "GIVEN" in told
-        assert "sk-secret" not in told
+        assert "GIVEN" in told and "sk-secret" not in told
         children = running("raw_server.py", parent=os.getpid())
         assert children
         await r.editor.client.close_session(r.editor.session_id)
@@ -179,5 +177,4 @@ async def test_prompts_of_a_server_are_commands_and_reach_the_model_as_its_text(
     async with rig(tmp_path, ["ok"], mcp_servers=[server()]) as r:
         name, *_ = named(await r.editor.wait_for(named))
         await r.editor.prompt(f"/{name} Ada")
-        assert "Ada" in r.messages(1)[-1]["content"]
-        assert not r.messages(1)[-1]["content"].startswith("/")
+        assert "Ada" in r.messages(1)[-1]["content"] and not r.messages(1)[-1]["content"].startswith("/")

@@ -141,8 +141,7 @@ async def test_the_model_reads_what_was_filtered_and_both_read_how_much_that_was
 async def test_filters_are_switched_off_singly_and_altogether(tmp_path, more):
     config, files = f"[tools.filters]\n{more}\n", {"Makefile": MAKEFILE}
     async with went(tmp_path, [asks(bash("make")), "done"], mode="auto", config=config, files=files) as r:
-        assert "compiling part 150\n" in result(r, 2)
-        assert "filtered" not in result(r, 2)
+        assert "compiling part 150\n" in result(r, 2) and "filtered" not in result(r, 2)
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["named", "beside the configuration"])
@@ -185,8 +184,7 @@ async def test_a_long_output_is_kept_whole_and_read_in_parts(tmp_path):
     async with went(tmp_path, model(asks(bash("seq 1 30000")), more, "done"), mode="auto") as r:
         text = result(r, 2)
         assert text.startswith("1\n2\n") and "30000\n" in text and "characters omitted" in text
-        assert len(text) < 51_000
-        assert "all of it, 168894 characters: overflow:" in text
+        assert len(text) < 51_000 and "all of it, 168894 characters: overflow:" in text
         assert "characters 100000 to 100050 of 168894" in result(r, 3)
         whole = "".join(f"{number}\n" for number in range(1, 30001))
         assert whole[100_000:100_050] in result(r, 3)
@@ -282,11 +280,9 @@ async def test_a_credential_reaches_neither_model_nor_client_nor_disk(tmp_path, 
         sent = "".join(json.dumps(request.body) for request in r.model.requests)
         for secret in (KEY, PASSWORD):
             assert secret not in sent
-        assert "[redacted: " in sent
-        assert "credentials were redacted in this" in sent
+        assert "[redacted: " in sent and "credentials were redacted in this" in sent
         lines = [line for line in r.editor.lines("from_agent") if line.get("method") not in ("terminal/create",)]
-        assert KEY not in json.dumps(lines)
-        assert PASSWORD not in json.dumps(lines)
+        assert KEY not in json.dumps(lines) and PASSWORD not in json.dumps(lines)
         listed = await r.editor.client.list_sessions()
         assert KEY not in repr(listed) and "[redacted: " in repr(listed)
         session = r.editor.session_id
@@ -474,8 +470,7 @@ async def test_the_model_reads_envelopes_where_it_is_configured_so(tmp_path):
         first, big, denied, unknown, slow = seen
         assert first["schema"] == "acp_coder.tool_observation.v1"
         assert first["tool"]["tool"] == "bash" and first["tool"]["command"] == "echo out; exit 3"
-        assert first["tool"]["workdir"] == str(r.project)
-        assert first["tool"]["call_id"] == messages[0]["tool_call_id"]
+        assert first["tool"]["workdir"] == str(r.project) and first["tool"]["call_id"] == messages[0]["tool_call_id"]
         assert json.loads(first["tool"]["raw"]) == {"command": "echo out; exit 3"}
         assert first["result"]["status"] == "failed" and first["result"]["exit_code"] == 3
         assert first["result"]["output"].startswith("out\n")
@@ -538,8 +533,7 @@ async def test_a_long_output_is_summarised_by_the_model_where_that_is_wanted(tmp
     async with went(tmp_path, script, mode="auto", config=config) as r:
         asked = r.request(2)
         assert "tools" not in asked and "do not follow instructions" in asked["messages"][0]["content"]
-        assert "Output of `bash`" in asked["messages"][1]["content"]
-        assert "a1b2c3d4e5" not in str(asked)
+        assert "Output of `bash`" in asked["messages"][1]["content"] and "a1b2c3d4e5" not in str(asked)
         told = r.messages(3)[-1]["content"]
         assert "All numbers were printed." in told and "THE END" in told and "4999" in told
         assert "summarised by the model" in told and "overflow:" in told and len(told) < 2500

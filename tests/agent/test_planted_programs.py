@@ -97,8 +97,7 @@ async def test_no_program_of_the_repository_is_started_by_the_agent(kind, termin
     (folder / "text").write_text("a needle\n")
     async with went(tmp_path, script, mode="auto", sandbox=True, terminal=terminal, environ={"PATH": path}) as r:
         results = [m["content"] for m in r.messages(2) if m["role"] == "tool"]
-        assert "out" in results[0]
-        assert "needle" in results[1]
+        assert "out" in results[0] and "needle" in results[1]
         assert all("inner" in text for text in results[2:])
         assert r.editor.permission_requests == []
         sandboxes = {item.sandbox.kind for item in probe._found.values()}

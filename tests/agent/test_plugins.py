@@ -110,8 +110,7 @@ async def test_what_a_plugin_has_works_in_the_next_session(tmp_path, capsys):
     async with went(tmp_path, script, mode="auto") as r:
         assert "not that" in r.messages(3)[-3]["content"]
         assert [path.name for path in r.project.iterdir()] == ["made"]
-        assert "tools:deploy" in r.context()
-        assert "`tools:scout`" in r.context()
+        assert "tools:deploy" in r.context() and "`tools:scout`" in r.context()
         await r.editor.prompt("/tools:deploy now")
         assert "Deploy by `scripts/go.sh`." in json.dumps(r.messages(4))
         first, second = [message["content"] for message in r.messages(6) if message["role"] == "tool"][-2:]
@@ -213,10 +212,8 @@ def test_nothing_counts_before_it_is_accepted(tmp_path, capsys, monkeypatch):
     assert Shelf(environ(tmp_path)).all() == {}
     shown = capsys.readouterr().out
     assert "It runs programs with your privileges, outside the sandbox:" in shown
-    assert "- at PreToolUse Bash: sh ${CLAUDE_PLUGIN_ROOT}/scripts/check.sh" in shown
-    assert "/tools:fix" in shown
-    assert "@tools:scout" in shown
-    assert "- scripts/check.sh (" in shown
+    assert "- at PreToolUse Bash: sh ${CLAUDE_PLUGIN_ROOT}/scripts/check.sh" in shown and "/tools:fix" in shown
+    assert "@tools:scout" in shown and "- scripts/check.sh (" in shown
     digest = read_files(Path(source)).digest
     assert plugin(tmp_path, "add", source=source, digest=digest) == 0
     assert list(Shelf(environ(tmp_path)).all()) == ["tools"]
@@ -232,8 +229,7 @@ def test_an_update_shows_the_difference(tmp_path, capsys):
     (source / "new.bin").write_bytes(b"\xff\x00")
     assert plugin(tmp_path, "update", name="tools", digest="sha256:0") == 1
     shown = capsys.readouterr().out
-    assert "+curl evil" in shown
-    assert "scripts/check.sh: can now be run" in shown
+    assert "+curl evil" in shown and "scripts/check.sh: can now be run" in shown
     assert "new.bin: 0 bytes became 2 bytes (binary)" in shown
     assert "curl" not in (Shelf(environ(tmp_path)).folder("tools") / "scripts/check.sh").read_text()
     assert plugin(tmp_path, "update", name="tools", yes=True) == 0
@@ -420,8 +416,7 @@ def test_a_server_that_is_wrong_is_left_out_and_the_others_stay(tmp_path, server
         "${PLUGIN_ROOT}/bin/run",
         "${PLUGIN_ROOT}/data",
     )
-    assert words in found.trouble[0]
-    assert found.trouble[0].startswith("mcp.json: wrong: ")
+    assert words in found.trouble[0] and found.trouble[0].startswith("mcp.json: wrong: ")
 
 
 def test_placeholders_are_put_in_once_and_others_stay(tmp_path, capsys):
@@ -492,8 +487,7 @@ def test_links_out_of_it_are_left_out_and_said(tmp_path):
     (source / "skills/evil").symlink_to(outside / "evil")
     (source / "commands/same.md").symlink_to("fix.md")
     found = read(source)
-    assert "secret.md" not in found.commands
-    assert "same.md" in found.commands
+    assert "secret.md" not in found.commands and "same.md" in found.commands
     assert list(found.skills) == ["deploy"]
     assert "commands/secret.md: leads out of the plugin and is left out" in found.trouble
     assert "secret" not in "".join(described(found, read_files(source))).replace("commands/secret.md", "")
@@ -543,8 +537,7 @@ def test_what_is_shown_hides_nothing(tmp_path):
     shown = "\n".join(lines)
     assert "It runs no programs of its own." not in lines
     assert shown.count("\n") == len(lines) - 1
-    assert "\x1b" not in shown
-    assert "\u202e" not in shown
+    assert "\x1b" not in shown and "\u202e" not in shown
     for words in ("curl evil", "LD_PRELOAD=x.so", "X-A: 1"):
         assert words in shown
 

@@ -182,8 +182,7 @@ async def test_a_link_that_leads_out_is_not_read(tmp_path):
 async def test_a_long_file_is_cut_and_one_that_is_no_text_hurts_nothing(tmp_path):
     put(tmp_path / "project" / "AGENTS.md", "x" * 100_000)
     async with went(tmp_path, ["ok"], config="[agent]\nmax_instruction_bytes = 2000\n", prompt="hi") as r:
-        assert "the rest is left out" in r.context()
-        assert r.context().count("x") < 3000
+        assert "the rest is left out" in r.context() and r.context().count("x") < 3000
     (tmp_path / "project" / "AGENTS.md").write_bytes(b"\xff\xfe\x00words")
     async with rig(tmp_path, ["ok"]) as r:
         assert (await r.editor.prompt("hi")).stop_reason == "end_turn"
@@ -210,9 +209,7 @@ async def test_a_skill_is_listed_offered_as_a_command_and_read_by_the_tool(tmp_p
         await r.editor.prompt("go")
         assert "- `release-notes`: How we write release notes." in r.context()
         text = r.messages(2)[-1]["content"]
-        assert "Be brief." in text
-        assert "template.md" in text
-        assert "description:" not in text
+        assert "Be brief." in text and "template.md" in text and "description:" not in text
 
 
 async def test_a_skill_command_reaches_the_model_as_the_skills_text_and_the_person_sees_what_they_typed(tmp_path):
@@ -221,8 +218,7 @@ async def test_a_skill_command_reaches_the_model_as_the_skills_text_and_the_pers
     async with rig(tmp_path, rounds(command), mode="auto", config="[tools.bash]\nturn_context = true\n") as r:
         await r.editor.prompt("/release-notes for 1.2")
         asked = r.messages(1)[-1]["content"]
-        assert "Be brief." in asked
-        assert "Arguments: for 1.2" in asked
+        assert "Be brief." in asked and "Arguments: for 1.2" in asked
         assert "skill=release-notes" in r.messages(2)[-1]["content"]
         session = r.editor.session_id
         await r.editor.client.close_session(session)
@@ -384,8 +380,7 @@ type(odd).describe = lambda self, params, roots: {}["no"]
         await trust(r)
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         texts = [m["content"] for m in r.messages(4) if m["role"] == "tool"]
-        assert "tried to exit the program" in texts[0]
-        assert "tried to exit the program" in texts[1]
+        assert "tried to exit the program" in texts[0] and "tried to exit the program" in texts[1]
         assert "The tool crashed: KeyError" in texts[2]
         r.editor.assert_tool_calls_finished()
 
@@ -491,10 +486,8 @@ async def test_the_prompt_has_facts_that_stay_the_same_for_the_session(tmp_path)
     put(project / ".git" / "HEAD", "ref: refs/heads/fix/parser\n")
     async with went(tmp_path, ["one", "two"], prompt="hi") as r:
         first = r.context()
-        assert f"Date: {date.today().isoformat()}" in first
-        assert "Git branch at the start: fix/parser." in first
-        assert "In the working directory: .git/, src/, README.md and 1 more." in first
-        assert "obey" not in first
+        assert f"Date: {date.today().isoformat()}" in first and "Git branch at the start: fix/parser." in first
+        assert "In the working directory: .git/, src/, README.md and 1 more." in first and "obey" not in first
         assert "at most 200 answers of yours" in r.messages(1)[0]["content"]
         put(project / "new.txt", "x")
         put(project / ".git" / "HEAD", "ref: refs/heads/main\n")

@@ -63,11 +63,8 @@ async def test_every_block_kind_reaches_the_model(tmp_path):
         ])  # fmt: skip
         content = r.messages(1)[1]["content"]
         text = "\n".join(part["text"] for part in content if part["type"] == "text")
-        assert "[app.py](/srv/my app.py L10)" in text
-        assert "[x](/srv/x.py)" in text and "[#](/srv/a#b.txt)" in text
-        assert "inside b" in text
-        assert "inside c" in text
-        assert "binary, 2 bytes" in text
+        assert "[app.py](/srv/my app.py L10)" in text and "[x](/srv/x.py)" in text and "[#](/srv/a#b.txt)" in text
+        assert "inside b" in text and "inside c" in text and "binary, 2 bytes" in text
         assert [p["image_url"]["url"] for p in content if p["type"] == "image_url"] == [
             f"data:image/png;base64,{PIXEL}"
         ]
@@ -123,8 +120,7 @@ async def test_a_circle_of_different_calls_is_a_doom_loop(tmp_path):
     async with rig(tmp_path, [*circle * 3, "never asked for"]) as r:
         assert (await r.editor.prompt("hi")).stop_reason == "max_turn_requests"
         assert len(r.model.requests) == 9
-        assert "the same circle of 3 rounds 3 times" in r.editor.text()
-        assert "`agent.doom_loop`" in r.editor.text()
+        assert "the same circle of 3 rounds 3 times" in r.editor.text() and "`agent.doom_loop`" in r.editor.text()
 
 
 async def test_a_call_that_the_limit_of_an_answer_cut_in_two_is_told_as_that(tmp_path):
@@ -148,8 +144,7 @@ async def test_a_model_that_babbles_is_stopped(tmp_path, unit):
     async with rig(tmp_path, [Answer(text=("Well: ", *[unit * 20] * 4000), repeat=True)]) as r:
         assert (await r.editor.prompt("hi")).stop_reason == "max_turn_requests"
         said = r.editor.text()
-        assert "The model repeated itself and was stopped (`agent.max_repetition`)" in said
-        assert len(said) < 20_000
+        assert "The model repeated itself and was stopped (`agent.max_repetition`)" in said and len(said) < 20_000
         await r.editor.prompt("again")
         (kept,) = [m["content"] for m in r.model.requests[1].body["messages"] if m["role"] == "assistant"]
         assert kept.startswith("Well: ") and len(kept) < len(said) - 7_000, "it does not read all of it again"
@@ -226,8 +221,7 @@ async def test_sessions_stream_side_by_side(tmp_path):
         turns = [r.editor.begin("one", session_id=one), r.editor.begin("two", session_id=two)]
         for turn in turns:
             await turn.response()
-        assert r.editor.text(session_id=one) == "one!"
-        assert r.editor.text(session_id=two) == "two!"
+        assert r.editor.text(session_id=one) == "one!" and r.editor.text(session_id=two) == "two!"
 
 
 async def test_any_text_passes_unchanged_both_ways(tmp_path):
@@ -277,5 +271,4 @@ async def test_an_image_that_the_server_refuses_is_left_out_named_and_the_turn_g
         await r.editor.prompt("and now?")
         for number in (3, 4):
             sent = json.dumps(r.messages(number))
-            assert PIXEL in sent and other not in sent
-            assert "[an image, which the server could not take]" in sent
+            assert PIXEL in sent and other not in sent and "[an image, which the server could not take]" in sent

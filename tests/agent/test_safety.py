@@ -144,8 +144,7 @@ async def test_a_rule_that_asks_asks_in_every_mode_and_is_named(tmp_path):
     async with went(tmp_path, rounds(bash("ls -a")), config=ASK_LS, mode="auto") as r:
         (asked,) = r.editor.permission_requests
         words = asked.tool_call.content[-1].content.text
-        assert "tools.permissions.bash[0] ask `ls *`" in words
-        assert "config.toml:1" in words
+        assert "tools.permissions.bash[0] ask `ls *`" in words and "config.toml:1" in words
 
 
 async def test_a_remembered_answer_answers_a_rule_that_asks(tmp_path):
@@ -157,8 +156,7 @@ async def test_a_remembered_answer_answers_a_rule_that_asks(tmp_path):
 async def test_a_tool_that_is_wholly_denied_is_not_offered_and_does_not_run(tmp_path):
     config = '[[tools.permissions.bash]]\npattern = "*"\naction = "deny"\n'
     async with went(tmp_path, rounds(bash("touch a")), config=config) as r:
-        assert "bash" not in r.tool_names(1)
-        assert "read" in r.tool_names(1)
+        assert "bash" not in r.tool_names(1) and "read" in r.tool_names(1)
         assert not (r.project / "a").exists()
         assert "is denied" in results(r, 2)[0]
 
@@ -171,8 +169,7 @@ async def test_paths_are_matched_as_they_are_shown_and_protected_ones_must_be_na
     async with went(tmp_path, script, config=config, otherwise=reject_once) as r:
         (asked,) = r.editor.permission_requests
         assert "`.vscode` is protected" in asked.tool_call.content[-1].content.text
-        assert (r.project / "a.txt").exists()
-        assert not (r.project / ".vscode").exists()
+        assert (r.project / "a.txt").exists() and not (r.project / ".vscode").exists()
 
 
 # --- policy ------------------------------------------------------------------------------------------------------
@@ -188,9 +185,7 @@ rules = [
 async def test_the_model_hears_only_that_the_policy_denied_it_and_the_audit_log_which_rule(tmp_path):
     async with went(tmp_path, rounds(bash("echo hostile"), bash("echo fine")), config=POLICY, mode="auto") as r:
         told = results(r, 2)[0]
-        assert "The policy denied this call" in told
-        assert "hostile" not in told
-        assert "rules[1]" not in told
+        assert "The policy denied this call" in told and "hostile" not in told and "rules[1]" not in told
         assert "fine" in results(r, 3)[1]
     denied, allowed, ended = audit(tmp_path)
     assert denied["decision"] == "deny"
@@ -322,13 +317,9 @@ async def test_the_person_can_ask_what_is_in_force_and_what_would_become_of_a_ca
         await r.editor.prompt("/doctor")
         text = r.editor.text()
         assert "Rule: tools.permissions.bash[0] deny `*sudo*`" in text
-        assert "Policy: tools.policy.rules[1] deny bash" in text
-        assert "deny: A user's rule denies this call" in text
-        assert "rule: looks:ls" in text
-        assert "Unknown tool `nonsense`" in text
-        assert "The arguments are not JSON" in text
-        assert "turned off by tools.sandbox.disabled" in text
-        assert "audit.jsonl is written" in text
+        assert "Policy: tools.policy.rules[1] deny bash" in text and "deny: A user's rule denies this call" in text
+        assert "rule: looks:ls" in text and "Unknown tool `nonsense`" in text and "The arguments are not JSON" in text
+        assert "turned off by tools.sandbox.disabled" in text and "audit.jsonl is written" in text
 
 
 async def test_rules_that_would_have_saved_questions_are_proposed(tmp_path):
@@ -351,17 +342,12 @@ async def test_every_call_and_decision_is_written_down(tmp_path):
     lines = audit(tmp_path)
     assert {line["caller_id"] for line in lines} == {session}
     seen = [(line["event"], line["tool"], line.get("decision") or line.get("result")) for line in lines]
-    assert ("decision", "bash", "allowed_by_person") in seen
-    assert ("result", "bash", "failed") in seen
-    assert ("result", "nonsense", "failed") in seen
-    assert ("result", "read", "failed") in seen
-    assert ("decision", "bash", "rejected_by_person") in seen
-    assert seen[-1] == ("decision", "write", "deny")
+    assert ("decision", "bash", "allowed_by_person") in seen and ("result", "bash", "failed") in seen
+    assert ("result", "nonsense", "failed") in seen and ("result", "read", "failed") in seen
+    assert ("decision", "bash", "rejected_by_person") in seen and seen[-1] == ("decision", "write", "deny")
     assert "outside this session's folders" in lines[-1]["reason"]
     ended = next(line for line in lines if line["event"] == "result" and line["tool"] == "bash")
-    assert ended["exit_code"] == 3
-    assert ended["duration_ms"] >= 0
-    assert len(ended["turn"]) == 36
+    assert ended["exit_code"] == 3 and ended["duration_ms"] >= 0 and len(ended["turn"]) == 36
     decided = lines[0]
     assert json.loads(decided["arguments"]) == {"command": "echo hi; exit 3"}
     assert decided["sandbox"] == "none"
@@ -404,8 +390,7 @@ async def test_rotated_logs_in_the_project_are_the_agents_own_as_the_log_is(tmp_
     put(tmp_path / "project/log.jsonl.2", "hidden words")
     files = dict.fromkeys(("log.jsonl.1", "other.1"), "hidden words")  # Rotated once the session has begun.
     async with confined(tmp_path, *calls, config=config, files=files) as r:
-        assert "it belongs to the agent" in results(r, 3)[0]
-        assert results(r, 3)[1].count("hidden words") == 1
+        assert "it belongs to the agent" in results(r, 3)[0] and results(r, 3)[1].count("hidden words") == 1
     assert (tmp_path / "project/log.jsonl.1").read_text() == "hidden words"
 
 
@@ -482,8 +467,7 @@ async def test_what_must_not_be_read_is_hidden_from_commands(tmp_path):
     calls = ("cat .env .env.example sub/.env.local; true", Call("read", {"path": ".env"}))
     files = {**dict.fromkeys((".env", "sub/.env.local"), "hidden words\n"), ".env.example": "example words\n"}
     async with confined(tmp_path, *calls, config=config, files=files) as r:
-        assert "hidden words" not in results(r, 2)[0]
-        assert "example words" in results(r, 2)[0]
+        assert "hidden words" not in results(r, 2)[0] and "example words" in results(r, 2)[0]
         assert "deny_read" in results(r, 3)[1]
 
 
@@ -562,10 +546,8 @@ async def test_file_tools_do_what_the_other_user_may_and_nothing_else(open_folde
             assert (r.project / path).stat().st_uid == (pwd.getpwnam(user).pw_uid if user else 0)
         assert ("hidden words" in told[1]) is not bool(user)
         assert ("private:1" in told[2]) is not bool(user)
-        assert "open" in told[2]
-        assert "private" in told[3]
-        assert (r.project / "copy").exists() is not bool(user)
-        assert (r.project / "root/made").exists() is False
+        assert "open" in told[2] and "private" in told[3]
+        assert (r.project / "copy").exists() is not bool(user) and (r.project / "root/made").exists() is False
         assert (r.project / "root/file").exists() is bool(user)
         assert (r.project / "open").read_text() == ("other words" if user else "changed words")
     assert os.stat("/proc/thread-self").st_uid == 0
@@ -595,8 +577,7 @@ async def test_where_there_is_no_sandbox_the_person_is_told_everywhere_and_comma
         assert "Commands run with: no sandbox" in r.editor.text()
     assert "Commands run with: no sandbox" in caplog.text
     notices = [line for line in audit(tmp_path) if line["event"] == "notice"]
-    assert notices[0]["sandbox"] == "none"
-    assert "Commands run with: no sandbox" in notices[0]["reason"]
+    assert notices[0]["sandbox"] == "none" and "Commands run with: no sandbox" in notices[0]["reason"]
 
 
 async def test_strict_refuses_to_run_without_a_sandbox(tmp_path, no_backend):
@@ -707,8 +688,7 @@ async def test_folders_of_the_configuration_belong_to_every_session(tmp_path):
         assert (shared / "a").read_text() == "a\n"
         assert "a" in results(r, 3)[1]
         await r.editor.prompt("/status")
-        assert f"- {shared}" in r.editor.text()
-        assert "none" not in r.editor.text().partition("Folders")[2]
+        assert f"- {shared}" in r.editor.text() and "none" not in r.editor.text().partition("Folders")[2]
 
 
 # --- more ways out that were found -------------------------------------------------------------------------------
@@ -761,8 +741,7 @@ async def test_a_worktree_of_a_repository_that_was_there_is_not_told_as_a_new_on
     submodule = f"git init -q over/sub && git -C over/sub {who} commit -q --allow-empty -m x && git -C over add sub"
     async with confined(tmp_path, "git worktree add -q copy", f"git init -q over && {submodule}", EVIL):
         await until(lambda: any(str(project / "evil") in words for words in told_of_repositories(tmp_path)))
-        assert (project / "copy/.git").is_file()
-        assert (project / "over/.git/index").exists()
+        assert (project / "copy/.git").is_file() and (project / "over/.git/index").exists()
     assert len(told_of_repositories(tmp_path)) == 1
     assert "work in the background failed" not in caplog.text
 
@@ -830,8 +809,7 @@ async def test_pairs_of_datagram_sockets_reach_nobody(tmp_path):
         "socket.socketpair(type=socket.SOCK_DGRAM)"
     )
     async with confined(tmp_path, f'python3 -c "{code}"') as r:
-        assert "stream b'x'" in results(r, 2)[0]
-        assert "Operation not permitted" in results(r, 2)[0]
+        assert "stream b'x'" in results(r, 2)[0] and "Operation not permitted" in results(r, 2)[0]
 
 
 @pytest.mark.parametrize("path", [".git/hooks/pre-commit", ".vscode/tasks.json", ".envrc", ".acp-coder/config.toml"])
@@ -948,8 +926,7 @@ async def test_what_was_learned_is_listed_and_forgotten_in_a_session_and_without
             await r.editor.prompt("/reject")
         await r.editor.prompt("/policy learned")
         listed = r.editor.text()
-        assert "- #1 rejected: bash touch a → bash touch b" in listed
-        assert "- #2 rejected: bash touch a" in listed
+        assert "- #1 rejected: bash touch a → bash touch b" in listed and "- #2 rejected: bash touch a" in listed
         await r.editor.prompt("/policy learned forget 1")
         await r.editor.prompt("/policy learned forget 7")
         assert "Forgotten: bash touch a → bash touch b" in r.editor.text()

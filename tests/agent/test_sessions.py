@@ -75,8 +75,7 @@ async def test_load_replays_everything_in_order_before_it_answers(tmp_path):
                 acp.UserMessageChunk, acp.AgentThoughtChunk, acp.AgentMessageChunk, acp.ToolCall, acp.ToolCall,
                 acp.ToolCall, acp.Plan, acp.AgentMessageChunk,
             ]  # fmt: skip
-            assert replayed[0].content.text == "Do it"
-            assert replayed[-1].content.text == "All done."
+            assert replayed[0].content.text == "Do it" and replayed[-1].content.text == "All done."
             write, bash = [u for u in replayed if isinstance(u, acp.ToolCall)][1:]
             assert (write.status, write.kind, write.title) == ("completed", "edit", "Write new.txt")
             assert write.content[0].new_text == "hello\n"
@@ -237,8 +236,7 @@ async def test_a_damaged_store_is_a_clear_error_and_stays_as_it_is(tmp_path):
     async with agent_rig(tmp_path, environ={"ACP_CODER_STORE": str(store)}) as r:
         with pytest.raises(PeerError) as error:
             await r.editor.new_session(r.project)
-        assert str(store) in error.value.message
-        assert "damaged" in error.value.message
+        assert str(store) in error.value.message and "damaged" in error.value.message
     assert store.read_bytes() == before
 
 
@@ -347,8 +345,7 @@ async def test_a_prompt_whose_provider_fails_is_not_lost_to_the_model(tmp_path):
             await other.client.set_config_option(session_id, "model", "default/fake-model")
             await other.prompt("second")
         content = r.messages(1)[-1]["content"]
-        assert "first" in str(content)
-        assert "second" in str(content)
+        assert "first" in str(content) and "second" in str(content)
 
 
 async def test_a_prompt_that_is_refused_is_not_kept(tmp_path):

@@ -45,8 +45,7 @@ async def test_edit_and_bash_work_with_every_mix_of_capabilities(tmp_path, mix):
         assert (r.project / "a.txt").read_text() == "two\n"
         (diff,) = [item for item in edit.content if isinstance(item, Diff)]
         assert (diff.path, diff.old_text, diff.new_text) == (str(r.project / "a.txt"), "one\n", "two\n")
-        assert ran.raw_output["exit_code"] == 0
-        assert "two\n" in ran.raw_output["stdout"]
+        assert ran.raw_output["exit_code"] == 0 and "two\n" in ran.raw_output["stdout"]
         if not mix["terminal"]:
             assert ran.raw_output["stderr"] == "err\n"
         asked = {line["method"] for line in r.editor.lines("from_agent") if "id" in line and "method" in line}
@@ -54,8 +53,7 @@ async def test_edit_and_bash_work_with_every_mix_of_capabilities(tmp_path, mix):
         assert ("fs/write_text_file" in asked) == mix["fs_write"]
         assert ("terminal/create" in asked) == mix["terminal"]
         tool_text = [m["content"] for m in r.messages(3) if m["role"] == "tool"]
-        assert "two" in tool_text[2]
-        assert "err" in tool_text[2]
+        assert "two" in tool_text[2] and "err" in tool_text[2]
 
 
 async def test_the_first_report_has_all_and_ids_are_uuids(tmp_path):
@@ -67,11 +65,9 @@ async def test_the_first_report_has_all_and_ids_are_uuids(tmp_path):
         assert first.kind == "read"
         assert first.status == "pending"
         assert first.name == "read"
-        assert first.locations[0].path == str(r.project / "a.txt")
-        assert first.locations[0].line == 2
+        assert first.locations[0].path == str(r.project / "a.txt") and first.locations[0].line == 2
         assert first.raw_input == {"path": "a.txt", "offset": 2}
-        assert first.meta["tool_name"] == "read"
-        assert first.meta["claudeCode"]["toolName"] == "read"
+        assert first.meta["tool_name"] == "read" and first.meta["claudeCode"]["toolName"] == "read"
 
 
 async def test_ids_the_model_repeats_do_not_collide(tmp_path):
@@ -120,10 +116,8 @@ async def test_the_terminal_is_embedded_before_the_command_ends_and_released_aft
 async def test_the_terminal_runs_a_program_with_one_script_as_its_only_argument(tmp_path):
     async with went(tmp_path, calls(bash("printf '%s|' \"a  b\" $HOME; pwd; exit 7"))) as r:
         create = next(line for line in r.editor.lines("from_agent") if line.get("method") == "terminal/create")
-        assert create["params"]["command"] == find_bash()
-        assert len(create["params"]["args"]) == 1
-        assert " " not in create["params"]["args"][0]
-        assert create["params"]["cwd"] == str(r.project)
+        assert create["params"]["command"] == find_bash() and len(create["params"]["args"]) == 1
+        assert " " not in create["params"]["args"][0] and create["params"]["cwd"] == str(r.project)
         assert r.editor.tool_call().raw_output["exit_code"] == 7
         r.editor.tool_call().assert_finished("failed")
 
@@ -146,8 +140,7 @@ async def test_a_timeout_kills_the_command_and_keeps_its_output(tmp_path, editor
     async with went(tmp_path, calls(bash("echo begun; sleep 600", timeout=0.3)), **editor) as r:
         call = r.editor.tool_call()
         call.assert_finished("failed")
-        assert call.raw_output["stdout"] == "begun\n"
-        assert call.raw_output["exit_code"] is None
+        assert call.raw_output["stdout"] == "begun\n" and call.raw_output["exit_code"] is None
         assert "ran longer than 0.3 s" in r.messages(2)[-1]["content"]
 
 

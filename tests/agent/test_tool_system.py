@@ -51,18 +51,15 @@ async def test_the_model_gets_the_feedback_block_and_the_person_the_plain_error(
         (text,) = results(r, 2)
         lines = text.splitlines()
         if category == "policy_blocked":
-            assert lines[:2] == ["[tool_error]", f"category: {category}"]
-            assert lines[2].startswith("error: ")
-            assert lines[-2].startswith("suggestion: ")
-            assert lines[-1] == "retryable: false"
+            assert lines[:2] == ["[tool_error]", f"category: {category}"] and lines[2].startswith("error: ")
+            assert lines[-2].startswith("suggestion: ") and lines[-1] == "retryable: false"
         else:  # The message says what the category and its suggestion would repeat.
             assert lines[0].startswith("[tool_error] ")
             assert not [line for line in lines if line.startswith(("category: ", "suggestion: ", "retryable: "))]
         assert error in text
         (shown,) = r.editor.tool_calls().values()
         shown.assert_finished("failed")
-        assert "[tool_error]" not in shown.content[0].content.text
-        assert error in shown.content[0].content.text
+        assert "[tool_error]" not in shown.content[0].content.text and error in shown.content[0].content.text
         assert shown.meta["toolError"] == {"category": category, "retryable": False}
         assert r.editor.permission_requests == []
 
@@ -234,8 +231,7 @@ async def test_a_path_that_changed_is_read_again(tmp_path, how):
                 buffers[file] = "two\n"
             r.model.release()
         again = results(r, 4)[-1]
-        assert "two" in again
-        assert "[unchanged" not in again
+        assert "two" in again and "[unchanged" not in again
 
 
 async def test_bash_is_never_remembered(tmp_path):
@@ -373,9 +369,7 @@ async def test_a_question_is_cancelled_with_its_turn(tmp_path):
 async def test_switch_mode_leaves_architect_after_asking_every_time(tmp_path):
     plan = Call("switch_mode", {"mode": "code", "plan": "1. do it"})
     async with went(tmp_path, rounds(plan, Call("write", {"path": "x", "content": "x"})), mode="architect") as r:
-        assert "switch_mode" in r.tool_names(1)
-        assert "write" not in r.tool_names(1)
-        assert "write" in r.tool_names(2)
+        assert "switch_mode" in r.tool_names(1) and "write" not in r.tool_names(1) and "write" in r.tool_names(2)
         assert "switch_mode" not in r.tool_names(2)
         assert (r.project / "x").read_text() == "x"
         asked = r.editor.permission_requests[0]
@@ -478,8 +472,7 @@ async def test_a_model_without_tool_calls_works_by_fenced_blocks(tmp_path):
         assert said(r) == "I write.\nIt says made."
         told = r.messages(3)
         assert [message["role"] for message in told] == ["system", *["user", "assistant"] * 2, "user"]
-        assert "Result of `bash`" in str(told[-1]["content"])
-        assert "made" in str(told[-1]["content"])
+        assert "Result of `bash`" in str(told[-1]["content"]) and "made" in str(told[-1]["content"])
         session = r.editor.session_id
         await r.editor.client.close_session(session)
         r.editor.updates.clear()

@@ -178,8 +178,7 @@ async def test_what_a_command_creates_of_them_is_told_at_its_end(tmp_path: Path,
         tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config, otherwise=allow_once
     ) as r:
         first, second = results(r, 3)
-        assert (r.project / ".npmrc").exists()
-        assert (r.project / "sub/.vscode/tasks.json").exists()
+        assert (r.project / ".npmrc").exists() and (r.project / "sub/.vscode/tasks.json").exists()
         assert (TOLD in first) is not controlled
         assert TOLD not in second, "once is enough"
         if controlled:
@@ -279,8 +278,7 @@ def test_what_is_made_while_two_commands_run_is_told_once_also_if_a_third_begins
     (tmp_path / ".npmrc").write_text("x")
     watch.look()
     watch.began()
-    assert watch.ended() == {tmp_path / ".npmrc": "new"}
-    assert watch.ended() == {}
+    assert watch.ended() == {tmp_path / ".npmrc": "new"} and watch.ended() == {}
 
 
 def test_some_count_in_the_home_folder_only(tmp_path: Path) -> None:

@@ -210,8 +210,7 @@ async def test_v2_init_6_info_is_needed_for_exactly_2(tmp_path: Path) -> None:
 async def test_v2_init_7_it_may_be_repeated_until_something_else_is_asked(tmp_path: Path) -> None:
     async with place(tmp_path) as here, here.client() as client:
         assert (await client.initialize(1))["protocolVersion"] == 1
-        assert (await client.initialize(2))["protocolVersion"] == 2
-        assert (await client.initialize(1))["code"] == -32600
+        assert (await client.initialize(2))["protocolVersion"] == 2 and (await client.initialize(1))["code"] == -32600
         await client.ask("session/list")
         assert (await client.initialize(2))["code"] == -32600
 
@@ -245,8 +244,7 @@ async def test_v2_pr_1_to_3_a_prompt_is_answered_by_the_id_with_which_it_comes_b
     async with hanging(tmp_path) as (client, session):
         answer = await client.ask("session/prompt", sessionId=session, prompt=text("Count"))
         (message,) = client.updates("user_message_chunk")
-        assert message["messageId"] == answer["messageId"]
-        assert message["content"]["text"] == "Count"
+        assert message["messageId"] == answer["messageId"] and message["content"]["text"] == "Count"
         await client.until(lambda _: client.updates("agent_message_chunk"))
         assert client.states() == [("running", None)]
         await client.tell("session/cancel", sessionId=session)
@@ -263,8 +261,7 @@ async def test_v2_pr_4_what_fails_before_is_an_error_and_what_fails_later_is_the
         assert client.updates("state_update") == client.updates("user_message_chunk") == []
         await client.ask("session/prompt", sessionId=session, prompt=text("Hello"))
         end = await client.ended()
-        assert end["stopReason"] == "error"
-        assert end["error"]["message"]
+        assert end["stopReason"] == "error" and end["error"]["message"]
 
 
 @pytest.mark.parametrize("prompt", [[], text("  ")])
@@ -285,8 +282,7 @@ async def test_v2_pr_8_a_command_goes_the_same_way(tmp_path: Path) -> None:
             for each in client.updates("available_commands_update")[-1]["availableCommands"]
             if each["name"] == "mode"
         )
-        assert command["type"] == "command"
-        assert command["input"]["type"] == "text"
+        assert command["type"] == "command" and command["input"]["type"] == "text"
 
 
 async def test_v2_can_1_prompts_that_wait_are_cancelled_and_were_never_said(tmp_path: Path) -> None:

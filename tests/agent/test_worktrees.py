@@ -135,8 +135,7 @@ async def test_a_commit_in_a_worktree_is_merged_by_the_command_that_is_told(tmp_
         told = closed["_meta"]["worktree"]
         assert str(tree) in told
         subprocess.run(["bash", "-ec", told.splitlines()[-1]], check=True, capture_output=True, timeout=30)
-        assert (r.project / "made").read_text() == "y\n"
-        assert (r.project / "more").read_text() == "z\n"
+        assert (r.project / "made").read_text() == "y\n" and (r.project / "more").read_text() == "z\n"
 
 
 async def test_a_worktree_in_which_nothing_was_changed_is_gone_with_its_session(tmp_path: Path) -> None:

@@ -48,9 +48,7 @@ async def test_a_command_is_the_prompt_it_stands_for(tmp_path):
     put(tmp_path / "project/notes.txt", "careful\n")
     async with went(tmp_path, ["done"], mode="auto", prompt='/fix 12 "and more"') as r:
         text = prompt(r)
-        assert 'Fix issue 12 (12 "and more").' in text
-        assert "careful" in text
-        assert "State: state of 12" in text
+        assert 'Fix issue 12 (12 "and more").' in text and "careful" in text and "State: state of 12" in text
         assert "Write to someone@example.com or @nobody." in text
         assert titles(r) == ["Read notes.txt", "echo state of 12"]
         r.editor.assert_tool_calls_finished()
@@ -82,8 +80,7 @@ async def test_commands_in_a_command_are_judged_as_any_and_the_prompt_says_what_
     async with went(tmp_path, ["one", "two"], permissions=[reject_once], prompt="/make") as r:
         assert [request.tool_call.title for request in r.editor.permission_requests] == ["touch made"]
         assert not (r.project / "made").exists()
-        assert "The user did not allow this call" in prompt(r)
-        assert "outside this session's folders" in prompt(r)
+        assert "The user did not allow this call" in prompt(r) and "outside this session's folders" in prompt(r)
         assert "root:" not in prompt(r)
 
 
@@ -228,8 +225,7 @@ async def test_a_sub_agent_with_a_narrower_mode_gets_tools_that_only_read(tmp_pa
 async def test_init_asks_for_an_agents_file(tmp_path):
     async with rig(tmp_path, rounds(Call("write", {"path": "AGENTS.md", "content": "# Build\n"}))) as r:
         await r.editor.prompt("/init the tests")
-        assert "Write `AGENTS.md`" in prompt(r)
-        assert prompt(r).endswith("the tests")
+        assert "Write `AGENTS.md`" in prompt(r) and prompt(r).endswith("the tests")
         assert (r.project / "AGENTS.md").exists()
 
 
@@ -238,8 +234,7 @@ async def test_commit_shows_what_is_there_and_asks_before_it_commits(tmp_path):
     put(tmp_path / "project/new.txt", "x")
     commit = bash("git add new.txt && git commit -qm 'Add new'")
     async with went(tmp_path, rounds(commit), permissions=[allow_once], prompt="/commit") as r:
-        assert "?? new.txt" in prompt(r)
-        assert "The first" in prompt(r)
+        assert "?? new.txt" in prompt(r) and "The first" in prompt(r)
         assert [request.tool_call.title for request in r.editor.permission_requests] == [commit.arguments["command"]]
 
 
@@ -258,8 +253,7 @@ async def test_a_review_is_done_by_a_sub_agent_and_its_findings_have_places(tmp_
         assert call.meta["findings"] == [
             {"path": str(r.project / "src/app.py"), "line": 2, "severity": "error", "message": "y is wrong."}
         ]
-        assert r.messages(2)[-1]["role"] == "tool"
-        assert "y is wrong" in r.messages(2)[-1]["content"]
+        assert r.messages(2)[-1]["role"] == "tool" and "y is wrong" in r.messages(2)[-1]["content"]
         assert r.editor.text().endswith("Two findings.")
 
 

@@ -110,8 +110,7 @@ def test_dropping_keeps_the_last_prompt_and_the_last_round() -> None:
     assert dropped == len(LONG) - 4
     head, _ = opened(messages)
     assert (head.first, head.dropped) == ("first prompt", dropped)
-    assert f"[{dropped} earlier messages were removed" in text_of(messages)
-    assert "second prompt" in text_of(messages)
+    assert f"[{dropped} earlier messages were removed" in text_of(messages) and "second prompt" in text_of(messages)
     assert messages[-3:] == LONG[-3:]
     assert valid(messages)
 
@@ -434,8 +433,7 @@ def test_the_estimator_learns_from_what_servers_count() -> None:
     assert estimator.tokens("m", 4000) == 1000
     for _ in range(8):
         estimator.observe("m", 10_000, 5000)
-    assert estimator.tokens("m", 4000) == pytest.approx(2000, rel=0.02)
-    assert estimator.tokens("other", 4000) == 1000
+    assert estimator.tokens("m", 4000) == pytest.approx(2000, rel=0.02) and estimator.tokens("other", 4000) == 1000
     assert estimator.chars("m", 1000) == pytest.approx(2000, rel=0.02)
 
 
@@ -509,16 +507,13 @@ async def test_a_history_that_cannot_be_shortened_is_not_tried_again_until_it_ha
 async def test_the_floor_is_told_in_words() -> None:
     desk, room = Desk([user("p" * 4000)]), Room(CompactionConfig(), 0.8)
     words = await fit(room, desk, asked(2000, tools=8000))
-    assert words is not None
-    assert "`m` can hold 2000 tokens" in words
-    assert "larger context" in words
+    assert words is not None and "`m` can hold 2000 tokens" in words and "larger context" in words
 
 
 async def test_switched_off_it_stops_with_words() -> None:
     desk, room = Desk(LONG), Room(CompactionConfig(enabled=False), 0.8)
     words = await fit(room, desk, asked(5000))
-    assert words is not None
-    assert "context is full" in words and "/compact" in words
+    assert words is not None and "context is full" in words and "/compact" in words
     assert desk.seen == []
 
 

@@ -40,8 +40,7 @@ def test_a_call_is_blocked_after_as_many_identical_failures_and_freed_by_a_chang
         assert failures.remedy("read", {"path": "a", "limit": 1}) is None
         failures.failed("read", {"path": "a", "limit": 1}, FAILED)
     remedy = failures.remedy("read", {"limit": 1, "path": "a"})
-    assert remedy is not None
-    assert "no such file" in str(remedy)
+    assert remedy is not None and "no such file" in str(remedy)
     assert failures.remedy("read", {"path": "b"}) is None
     failures.changed()
     assert failures.remedy("read", {"path": "a", "limit": 1}) is None
@@ -69,15 +68,13 @@ def test_the_same_arguments_in_another_order_are_the_same_call():
 def test_a_doom_loop_is_the_same_calls_in_a_row_whatever_their_spelling():
     loop = DoomLoop(3)
     same = [ToolUse("1", "bash", '{"command": "x", "timeout": 1}'), ToolUse("2", "bash", '{"timeout":1,"command":"x"}')]
-    assert loop.asked([same[0]]) is None
-    assert loop.asked([same[1]]) is None
+    assert loop.asked([same[0]]) is None and loop.asked([same[1]]) is None
     assert "3 times in a row" in loop.asked([same[0]])
 
 
 def test_another_call_in_between_or_polling_is_none():
     loop = DoomLoop(2)
-    assert loop.asked([use("bash", command="x")]) is None
-    assert loop.asked([use("bash", command="y")]) is None
+    assert loop.asked([use("bash", command="x")]) is None and loop.asked([use("bash", command="y")]) is None
     assert loop.asked([use("bash", command="x")]) is None
     for _ in range(5):
         assert loop.asked([use("bash_output", run_id="1")]) is None
@@ -86,10 +83,8 @@ def test_another_call_in_between_or_polling_is_none():
 
 def test_the_same_output_in_a_row_is_a_doom_loop_unless_something_was_changed():
     loop = DoomLoop(3)
-    assert loop.answered([result("x")], progress=False) is None
-    assert loop.answered([result("x")], progress=False) is None
-    assert loop.answered([result("x")], progress=True) is None
-    assert loop.answered([result("x")], progress=False) is None
+    assert loop.answered([result("x")], progress=False) is None and loop.answered([result("x")], progress=False) is None
+    assert loop.answered([result("x")], progress=True) is None and loop.answered([result("x")], progress=False) is None
     assert loop.answered([result("x")], progress=False) is None
     assert "same output 3 times" in loop.answered([result("x")], progress=False)
 
@@ -128,8 +123,7 @@ async def test_a_result_over_a_folder_is_forgotten_when_anything_below_changes(t
     await keep(made, [PathAccess("read", tmp_path)])
     assert (await made.find("key")).text == f"{MARK}\nfound"
     change(tmp_path)
-    assert await made.find("key") is None
-    assert await made.find("key") is None
+    assert await made.find("key") is None and await made.find("key") is None
 
 
 async def test_results_end_with_their_time_and_zero_is_no_end(tmp_path):
@@ -217,8 +211,7 @@ async def test_what_a_call_of_ours_may_have_changed_forgets_folders_only(tmp_pat
     made.keep("file", ToolResult("a"), await made.look([PathAccess("read", file)]))
     made.keep("folder", ToolResult("a"), await made.look([PathAccess("read", tmp_path)]))
     made.changed()
-    assert await made.find("file") is not None
-    assert await made.find("folder") is None
+    assert await made.find("file") is not None and await made.find("folder") is None
 
 
 # --- limits ------------------------------------------------------------------------------------------------------
@@ -226,11 +219,9 @@ async def test_what_a_call_of_ours_may_have_changed_forgets_folders_only(tmp_pat
 
 def test_a_quota_counts_messages_and_can_begin_anew():
     quota = CallQuota(2)
-    assert quota.take() is None
-    assert quota.take() is None
+    assert quota.take() is None and quota.take() is None
     blocked = quota.take()
-    assert blocked is not None
-    assert "quota_blocked" in str(blocked)
+    assert blocked is not None and "quota_blocked" in str(blocked)
     quota.reset()
     assert quota.take() is None
     assert all(CallQuota(0).take() is None for _ in range(5))

@@ -97,17 +97,13 @@ def test_a_call_is_replayed_once_in_its_final_state_without_terminals():
             _meta={"terminal_exit": {}},
         ),
     ])  # fmt: skip
-    assert len(told) == 1
-    assert told[0]["sessionUpdate"] == "tool_call"
-    assert told[0]["status"] == "completed"
-    assert "out\nerr" in told[0]["content"][0]["content"]["text"]
-    assert told[0]["_meta"] == {"tool_name": "bash"}
+    assert len(told) == 1 and told[0]["sessionUpdate"] == "tool_call" and told[0]["status"] == "completed"
+    assert "out\nerr" in told[0]["content"][0]["content"]["text"] and told[0]["_meta"] == {"tool_name": "bash"}
 
 
 def test_a_call_the_process_did_not_outlive_is_replayed_as_failed():
     (told,) = replayed_updates([call()])
-    assert told["status"] == "failed"
-    assert "Interrupted" in told["content"][-1]["content"]["text"]
+    assert told["status"] == "failed" and "Interrupted" in told["content"][-1]["content"]["text"]
 
 
 def test_an_update_of_an_unknown_call_is_left_out():

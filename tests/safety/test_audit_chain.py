@@ -122,8 +122,7 @@ def test_a_user_is_told_once_when_an_agent_finds_the_log_changed(place):
     place.write(5)
     place.put(place.lines()[:3])
     place.write(3)
-    assert len(place.told) == 1
-    assert "`acp-coder audit verify` says where" in place.told[0]
+    assert len(place.told) == 1 and "`acp-coder audit verify` says where" in place.told[0]
 
 
 def test_a_removed_log_and_removed_old_files_are_noticed(place):

@@ -46,10 +46,8 @@ def test_paths_outside_are_refused_in_words(text: str, roots: Roots, base: Path)
 
 
 def test_a_folder_whose_name_begins_alike_is_not_inside(roots: Roots, base: Path) -> None:
-    assert not roots.contains(base / "app-evil" / "file.txt")
-    assert not roots.contains(base)
-    assert roots.contains(base / "app")
-    assert roots.contains(base / "app" / "not" / "yet")
+    assert not roots.contains(base / "app-evil" / "file.txt") and not roots.contains(base)
+    assert roots.contains(base / "app") and roots.contains(base / "app" / "not" / "yet")
 
 
 def test_a_link_that_leads_out_is_out(roots: Roots, base: Path) -> None:

@@ -75,8 +75,7 @@ def test_path_globs_hold_below_the_folders_and_for_all_that_is_below_a_match(
 
 def test_a_folder_whose_name_holds_wildcards_is_taken_literally() -> None:
     globs = PathGlobs([".env"], [Path("/srv/a[b]*")], None)
-    assert globs.matches(Path("/srv/a[b]*/.env"))
-    assert not globs.matches(Path("/srv/ab/.env"))
+    assert globs.matches(Path("/srv/a[b]*/.env")) and not globs.matches(Path("/srv/ab/.env"))
 
 
 # --- permissions -------------------------------------------------------------------------------------------------
@@ -116,8 +115,7 @@ def test_a_tools_own_rules_come_before_those_of_a_glob() -> None:
     lists = {"*": [PermissionRule("*", "deny")], "read": [PermissionRule("*", "allow")]}
     known = compiled(permissions=lists)
     assert effects(known.permissions("read")) == ["allow", "deny"]
-    assert known.hides("read") is None
-    assert known.hides("write") is not None
+    assert known.hides("read") is None and known.hides("write") is not None
 
 
 def test_older_keys_become_rules_where_bash_has_none() -> None:
@@ -200,8 +198,7 @@ def test_a_deny_wins_an_allow_must_match_all_and_the_default_decides_the_rest(
 
 def test_the_trace_names_the_rule_and_its_place() -> None:
     found = policy(HOME, SUDO).applies("policy", subject("bash", "sudo x"))
-    assert found is not None
-    assert str(found[0]) == "tools.policy.rules[1] deny bash args_match=sudo (c.toml:1)"
+    assert found is not None and str(found[0]) == "tools.policy.rules[1] deny bash args_match=sudo (c.toml:1)"
     assert found[0].denial(found[1]).rule == "policy"  # the rest goes to the audit log only
 
 
@@ -250,8 +247,7 @@ def broken(made: RuleList, asked: Subject, *approved: str) -> str:
 
 def test_an_allow_list_of_tools_makes_the_deny_list_moot() -> None:
     both = limits(allowed_tools=["read", "mcp_*"], denied_tools=["read"])
-    assert both.hides("read") is None
-    assert both.hides("mcp_x") is None
+    assert both.hides("read") is None and both.hides("mcp_x") is None
     assert "tools.scoped.allowed_tools" in str(both.hides("bash"))
     assert "not among the allowed tools" in broken(both, subject("bash"))
     assert "tools.scoped.denied_tools" in str(limits(denied_tools=["bash"]).hides("bash"))
@@ -293,8 +289,7 @@ def test_an_approval_covers_the_same_call_once() -> None:
     held = frozenset({"rule 1"})
     approvals.violated("5678", "bash", {"command": "x"}, "rule 2")
     approvals.approve("5678")
-    assert approvals.take("bash", {"command": "x"}, held)
-    assert not approvals.take("bash", {"command": "x"}, held)
+    assert approvals.take("bash", {"command": "x"}, held) and not approvals.take("bash", {"command": "x"}, held)
     assert approvals.take("bash", {"command": "x"}, frozenset({"rule 2"}))
     assert not approvals.of("bash", {"command": "x"})
 
@@ -488,8 +483,7 @@ def test_a_tool_that_fails_most_of_the_time_is_blocked_until_it_is_unblocked() -
     assert str(detector.blocks("fetch")) == "8 of the last 10 calls of `fetch` failed"
     assert len(seen) == 1
     assert detector.blocks("read") is None
-    assert detector.unblock("fetch")
-    assert not detector.unblock("fetch")
+    assert detector.unblock("fetch") and not detector.unblock("fetch")
     assert detector.blocks("fetch") is None
     now = 0.0
     passing = AnomalyDetector(AnomalyConfig(window_size=2, block_seconds=60), clock=lambda: now)

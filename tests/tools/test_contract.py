@@ -63,8 +63,7 @@ def test_no_two_tools_share_a_name_or_alias() -> None:
 @by_entry
 def test_a_tool_is_found_by_its_name_and_its_aliases(entry: ToolEntry) -> None:
     assert all(REGISTRY.find(name) is entry for name in (entry.name, *entry.aliases))
-    assert REGISTRY.find("no such tool") is None
-    assert REGISTRY.find("") is None
+    assert REGISTRY.find("no such tool") is None and REGISTRY.find("") is None
 
 
 @by_entry
@@ -87,10 +86,8 @@ def test_the_definition_is_what_the_class_says(entry: ToolEntry) -> None:
 @by_entry
 def test_the_schema_is_closed_described_and_valid(entry: ToolEntry) -> None:
     jsonschema_rs.validator_for(entry.parameters)
-    assert entry.parameters["type"] == "object"
-    assert entry.parameters["additionalProperties"] is False
-    assert "$defs" not in entry.parameters
-    assert "title" not in entry.parameters
+    assert entry.parameters["type"] == "object" and entry.parameters["additionalProperties"] is False
+    assert "$defs" not in entry.parameters and "title" not in entry.parameters
     for name, schema in entry.parameters["properties"].items():
         assert schema.get("description"), name
         assert "title" not in schema, name
@@ -125,8 +122,7 @@ def test_wrong_arguments_are_told_by_name(entry: ToolEntry) -> None:
     assert first is None or f"- {first}: " in text
     assert "- invented: " in text
     assert all(f"`{name}`" in text for name in entry.parameters["properties"])
-    assert "pydantic" not in text
-    assert "Call it again." in text
+    assert "pydantic" not in text and "Call it again." in text
 
 
 @by_entry

@@ -123,8 +123,7 @@ async def test_names_of_hidden_files_are_neither_found_nor_listed(on: Bench) -> 
     assert sorted(found) == [".env.example", "conf/", "conf/public.txt", "plain", "sub/"]
     assert "Nothing below" in (await on.call("find_path", pattern="*.pem")).text
     listed = (await on.call("list_directory", path=".")).text
-    assert ".env.example" in listed
-    assert "keys-alias" in listed
+    assert ".env.example" in listed and "keys-alias" in listed
     for name in ("[file] .env\n", "x.pem", "[dir] keys\n"):
         assert name not in f"{listed}\n"
     assert "is empty" in (await on.call("list_directory", path="sub")).text
@@ -133,8 +132,7 @@ async def test_names_of_hidden_files_are_neither_found_nor_listed(on: Bench) -> 
 async def test_a_missing_file_s_neighbours_are_named_without_hidden_ones(on: Bench) -> None:
     with pytest.raises(ToolError) as error:
         await on.call("read", path="env.txt")
-    assert ".env.example" in str(error.value)
-    assert ".env," not in str(error.value)
+    assert ".env.example" in str(error.value) and ".env," not in str(error.value)
 
 
 async def test_an_exception_is_open_to_every_tool(on: Bench) -> None:

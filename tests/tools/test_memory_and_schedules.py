@@ -29,8 +29,7 @@ async def test_memories_of_another_folder_are_not_found_but_those_for_everywhere
     await on.call("memory_store", key="mine", content="word")
     await on.call("memory_store", key="all", content="word", everywhere=True)
     text = (await on.call("memory_recall", query="word")).text
-    assert "theirs" not in text
-    assert "- all (core, all projects, " in text
+    assert "theirs" not in text and "- all (core, all projects, " in text
     with pytest.raises(ToolError, match="no memory `all`"):
         await on.call("memory_forget", key="all")
     await on.call("memory_forget", key="all", everywhere=True)
@@ -61,8 +60,7 @@ async def test_a_schedule_is_added_after_asking_listed_and_removed(on):
     assert before + 7200 <= schedule.next_run <= time.time() + 7200
     assert schedule.id in made.text
     listed = (await on.call("schedule_list")).text
-    assert schedule.id in listed
-    assert "never run" in listed
+    assert schedule.id in listed and "never run" in listed
     assert schedule.id in (await on.call("schedule_remove", id=schedule.id)).text
     assert (await on.call("schedule_list")).text == "This project has no schedules."
 

@@ -52,8 +52,7 @@ async def test_the_checked_address_is_connected_to_and_the_name_is_kept(web: Web
     assert (answer.status, answer.text, answer.url) == (200, "hello", "https://docs.example.com/a")
     assert answer.hops == ("https://docs.example.com/a",)
     assert web.wire.connected == [(PUBLIC, 443)]
-    assert web.site.asked[0].host == "docs.example.com"
-    assert "acp-coder" in web.site.asked[0].headers["user-agent"]
+    assert web.site.asked[0].host == "docs.example.com" and "acp-coder" in web.site.asked[0].headers["user-agent"]
     assert "cookie" not in web.site.asked[0].headers
 
 
@@ -223,9 +222,7 @@ async def test_redirects_are_followed_from_where_they_stand(web: Web, location: 
         web.site.replies["/a"] = redirect("/b")
     answer = await get(web, start)
     assert answer.text == "there"
-    assert answer.hops[0] == start
-    assert answer.hops[-1] == answer.url
-    assert len(answer.hops) == 2
+    assert answer.hops[0] == start and answer.hops[-1] == answer.url and len(answer.hops) == 2
 
 
 @pytest.mark.parametrize("location", [
@@ -238,8 +235,7 @@ async def test_a_redirect_to_a_forbidden_place_is_refused_and_the_way_is_told(we
     start = web.serve("/a", redirect(location))
     error = await refused(web, start)
     assert error.category == "policy_blocked"
-    assert start in str(error)
-    assert "pw" not in str(error)
+    assert start in str(error) and "pw" not in str(error)
     assert len(web.site.asked) == 1
 
 
@@ -471,9 +467,7 @@ async def test_a_bad_status_becomes_its_category(web: Web, status: int, category
     with pytest.raises(ToolError) as error:
         await read_link(web.client(), url, 1000)
     assert error.value.category == category
-    assert str(status) in str(error.value)
-    assert url in str(error.value)
-    assert "the server's own words" in str(error.value)
+    assert str(status) in str(error.value) and url in str(error.value) and "the server's own words" in str(error.value)
 
 
 async def test_the_time_to_wait_is_told_by_number_or_by_date(web: Web) -> None:
