@@ -160,9 +160,7 @@ async def test_an_answer_for_always_covers_no_credential_that_is_put_in_later(tm
 @pytest.mark.parametrize(
     ("network", "reached"), [('"deny"', []), ('["*.test"]', ["registry.test"]), ('["a.b"]', []), ('"allow"', None)]
 )
-async def test_the_configuration_answers_without_a_question(
-    tmp_path: Path, network: str, reached: list[str] | None, names: list[str]
-) -> None:
+async def test_the_configuration_answers_without_a_question(tmp_path: Path, network: str, reached, names) -> None:
     async with web_server() as (port, _):
         host = "127.0.0.1" if reached is None else "registry.test"
         config = f"{NEAR}[tools.sandbox]\nnetwork = {network}\n"
@@ -391,9 +389,7 @@ def test_the_name_of_a_host_is_what_is_before_its_port(host: str, name: str) -> 
 
 
 @pytest.mark.parametrize("opened", [True, False])
-async def test_a_service_of_this_machine_is_at_localhost_where_the_configuration_opens_it(
-    tmp_path: Path, opened: bool
-) -> None:
+async def test_a_service_of_this_machine_is_at_localhost_where_the_configuration_opens_it(tmp_path, opened) -> None:
     async with web_server() as (port, _):
         config = f"[tools.sandbox]\nloopback_ports = [{port if opened else ''}]\n"
         async with session(tmp_path, f"curl -sS http://localhost:{port}", config=config) as made:

@@ -140,9 +140,7 @@ def open_plan(*given: Any, **more: Any) -> visible_paths.View:
 @KINDS
 @pytest.mark.parametrize("hidden", ["closed", "plain", "control"])
 @pytest.mark.usefixtures("only")
-async def test_what_is_hidden_is_neither_read_nor_recorded_as_deleted(
-    tmp_path: Path, kind: str, hidden: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_hidden_is_neither_read_nor_recorded_as_deleted(tmp_path, kind, hidden: str, monkeypatch) -> None:
     root, sub = monorepo(tmp_path, closed__x=SECRET, plain=SECRET)
     put(root / "other/.env", f"KEY={SECRET}\n")
     put(root / "note", "not added yet\n")
@@ -236,9 +234,7 @@ def planted(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("name", NO)
-async def test_what_is_not_the_users_own_repository_is_not_given_and_that_is_said(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_not_the_users_own_repository_is_not_given_and_that_is_said(tmp_path, name, monkeypatch) -> None:
     root, sub = monorepo(tmp_path, AGENTS__md="x")
     config = planted(name, root, monkeypatch)
     if name == "home":
@@ -256,9 +252,7 @@ async def test_what_is_not_the_users_own_repository_is_not_given_and_that_is_sai
 
 
 @pytest.mark.parametrize("control", [False, True])
-async def test_what_takes_its_place_between_look_and_use_is_not_mounted(
-    tmp_path: Path, control: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_takes_its_place_between_look_and_use_is_not_mounted(tmp_path, control: bool, monkeypatch) -> None:
     root, sub = monorepo(tmp_path)
     other = repository(tmp_path / "outside")
     judge = CommandPolicy.policy
@@ -330,9 +324,7 @@ async def test_git_works_where_git_keeps_it_elsewhere(tmp_path: Path, made: Call
 
 
 @pytest.mark.parametrize("made", [as_worktree, as_submodule, as_separate])
-async def test_hooks_that_a_repository_elsewhere_names_in_its_work_tree_are_protected(
-    tmp_path: Path, made: Callable[[Path], Path]
-) -> None:
+async def test_hooks_that_a_repository_elsewhere_names_in_its_work_tree_are_protected(tmp_path: Path, made) -> None:
     made(tmp_path)
     top = tmp_path / ("project/deps/lib" if made is as_submodule else "project")
     put(top / "hooks/pre-commit", "true\n")

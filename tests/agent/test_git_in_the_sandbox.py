@@ -162,9 +162,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_whatever_takes_the_place_of_the_copy_the_configuration_stays_as_it_was(
-    tmp_path: Path, name: str
-) -> None:
+async def test_whatever_takes_the_place_of_the_copy_the_configuration_stays_as_it_was(tmp_path, name: str) -> None:
     spoil = "cd $(dirname $(readlink .git/config))\n" + HOSTILE[name].format(secret=tmp_path / "secret")
     async with rig(tmp_path, rounds(bash(spoil)), mode="auto", sandbox=True, terminal=False) as r:
         for secret in ("secret", "secret.d/config"):
@@ -272,9 +270,7 @@ async def test_a_repository_made_by_somebody_else_meanwhile_stays_theirs(tmp_pat
 
 @pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize("moment", ["before it is entered", "while it is filled"])
-def test_what_somebody_else_puts_into_a_new_repository_is_not_deleted(
-    tmp_path: Path, monkeypatch: Any, held: bool, moment: str
-) -> None:
+def test_what_somebody_else_puts_into_a_new_repository_is_not_deleted(tmp_path, monkeypatch, held, moment: str) -> None:
     project = Path(os.path.realpath(tmp_path)) / "project"
     project.mkdir()
     git_folder = project / ".git"
@@ -324,9 +320,7 @@ async def test_a_bare_repository_is_protected_like_others(tmp_path: Path, where:
 
 @pytest.mark.parametrize("linked", [False, True])
 @pytest.mark.parametrize("read", [False, True])
-async def test_the_configuration_of_a_worktree_that_is_not_there_is_not_made(
-    tmp_path: Path, linked: bool, read: bool
-) -> None:
+async def test_the_configuration_of_a_worktree_that_is_not_there_is_not_made(tmp_path, linked, read: bool) -> None:
     """Also where git does not read it (yet): `git sparse-checkout` makes it do so."""
     place = ".git/worktrees/tree" if linked else ".git"
     script = rounds(bash(f"ls {place}; echo '[core]' >> {place}/config.worktree; git status"))
@@ -346,9 +340,7 @@ async def test_the_person_hears_of_a_link_that_leads_to_another_repository(tmp_p
         await until(lambda: any(str(r.project / "evil") in line.get("reason", "") for line in audit(tmp_path)))
 
 
-async def test_the_time_of_taking_over_is_bounded_for_all_repositories_together(
-    tmp_path: Path, monkeypatch: Any
-) -> None:
+async def test_the_time_of_taking_over_is_bounded_for_all_repositories_together(tmp_path, monkeypatch: Any) -> None:
     monkeypatch.setattr(git_copies, "SECONDS", 0.0)
     repository(tmp_path / "project/sub")
     async with confined(tmp_path, "git config user.name new; git -C sub config user.name new", before=repository) as r:
@@ -395,9 +387,7 @@ ADDRESSES = ["remote.x.url", "remote.x.pushurl", "submodule.x.url", "branch.x.re
 
 @settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.sampled_from([*PROGRAMS, *PLAIN, *ADDRESSES]), st.sampled_from(VALUES)), max_size=4))
-def test_never_does_a_key_that_names_a_program_get_into_the_configuration(
-    tmp_path: Path, changes: list[tuple[str, str]]
-) -> None:
+def test_never_does_a_key_that_names_a_program_get_into_the_configuration(tmp_path: Path, changes) -> None:
     folder = tmp_path / f"r{len(list(tmp_path.iterdir()))}"
     copies, config = changed(folder, "[user]\n\tname = old\n", changes)
     told = copies.take_over()

@@ -204,9 +204,7 @@ WAYS = st.sampled_from(
 
 
 @given(PROGRAMS, AROUND, WAYS)
-def test_a_line_that_names_one_never_runs_without_a_question(
-    tmp_path_factory: pytest.TempPathFactory, program: str, around: str, way: str
-) -> None:
+def test_a_line_that_names_one_never_runs_without_a_question(tmp_path_factory, program, around: str, way: str) -> None:
     project = tmp_path_factory.getbasetemp() / "keys"
     if not project.exists():
         project.mkdir()

@@ -41,9 +41,7 @@ def leads_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
 # --- more than was asked ------------------------------------------------------------------------------------------
 
 
-async def test_an_always_for_a_name_covers_no_other_machine_that_it_leads_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_always_for_a_name_covers_no_other_machine_that_it_leads_to(tmp_path: Path, monkeypatch) -> None:
     async with web_server() as (port, _):
         line = f"curl -sS http://public.example.com:{port}"
         leads_to(monkeypatch, "127.0.0.1")
@@ -58,9 +56,7 @@ async def test_an_always_for_a_name_covers_no_other_machine_that_it_leads_to(
             assert len(made.editor.permission_requests) == 3
 
 
-async def test_a_cloud_behind_another_address_of_a_name_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cloud_behind_another_address_of_a_name_is_refused(tmp_path: Path, monkeypatch) -> None:
     leads_to(monkeypatch, "127.0.0.1", "169.254.169.254")
     async with session(tmp_path, "curl -sS http://x.example.com:9/", permissions=[allow_once] * 2) as made:
         assert "a machine's own credentials" in await ran(made)
@@ -240,9 +236,7 @@ async def test_connecting_to_servers_that_do_not_answer_takes_no_threads(monkeyp
             tasks.cancel_scope.cancel()
 
 
-async def test_a_command_that_tries_many_hosts_does_not_fill_the_audit_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_command_that_tries_many_hosts_does_not_fill_the_audit_log(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(connections, "MOST_HOSTS", 5)
     line = "for n in $(seq 9); do curl -sS http://h$n.example.com; curl -sS http://h$n.example.com; done"
     async with session(tmp_path, line, config='[tools.sandbox]\nnetwork = ["a.b"]\n') as made:

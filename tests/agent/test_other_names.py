@@ -29,9 +29,7 @@ TREES = {
 
 @pytest.mark.parametrize("pattern", ["*/srv/prod/*", "{project}/srv/prod/db", "*.keep"])
 @pytest.mark.parametrize("how", [None, *TREES])
-async def test_a_policy_that_denies_a_path_denies_every_tree_with_it(
-    tmp_path: Path, how: str | None, pattern: str
-) -> None:
+async def test_a_policy_that_denies_a_path_denies_every_tree_with_it(tmp_path: Path, how, pattern: str) -> None:
     paths = f'"{pattern.format(project=tmp_path / "project")}"'
     denied = f'[tools.policy]\nrules = [{{ effect = "deny", tool = "*_path", paths = [{paths}] }}]\n'
     call = TREES[how or "delete"]
@@ -71,9 +69,7 @@ def can_mount(tmp_path: Path) -> bool:
 
 
 @pytest.mark.parametrize("controlled", [False, True])
-async def test_a_bind_mount_of_the_agents_folder_is_the_agents(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, controlled: bool
-) -> None:
+async def test_a_bind_mount_of_the_agents_folder_is_the_agents(tmp_path: Path, monkeypatch, controlled: bool) -> None:
     if not can_mount(tmp_path):
         pytest.skip("mounting is not allowed here")
     own, there = tmp_path / "home/.config/acp-coder", tmp_path / "project/mounted"
@@ -115,9 +111,7 @@ def test_other_places_are_read_from_the_table_of_mounts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("through_editor", [True, False])
-async def test_a_file_outside_does_not_change_with_its_hard_link_in_the_project(
-    tmp_path: Path, through_editor: bool
-) -> None:
+async def test_a_file_outside_does_not_change_with_its_hard_link_in_the_project(tmp_path, through_editor: bool) -> None:
     script = rounds(
         Call("read", {"path": "linked"}),
         Call("edit", {"path": "linked", "old_string": "words", "new_string": "evil"}),

@@ -154,9 +154,7 @@ async def test_nothing_outside_the_sandbox_begins_in_another_folder(tmp_path: Pa
 
 
 @SWAPS
-def test_a_server_is_started_in_the_folder_that_was_opened_or_not_at_all(
-    tmp_path: Path, outside: Path, swap: Swap
-) -> None:
+def test_a_server_is_started_in_the_folder_that_was_opened_or_not_at_all(tmp_path, outside: Path, swap: Swap) -> None:
     """Of MCP, of a language: whoever swaps the folder in the moment between comes too late."""
     (tmp_path / "project/sub").mkdir(parents=True)
     (tmp_path / "project/leads").symlink_to(outside)

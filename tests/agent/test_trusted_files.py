@@ -237,9 +237,7 @@ HOW = st.sampled_from(["file", "folder", "moved in", "link", "renamed"])
 
 @settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(PLACES, NAMES, HOW), max_size=4))
-def test_nothing_of_these_names_comes_into_being_unnoticed(
-    tmp_path_factory: pytest.TempPathFactory, made: list[tuple[str, str, str]]
-) -> None:
+def test_nothing_of_these_names_comes_into_being_unnoticed(tmp_path_factory: pytest.TempPathFactory, made) -> None:
     root = tmp_path_factory.mktemp("root")
     (root / "a/b").mkdir(parents=True)
     (root / "x").write_text("x")

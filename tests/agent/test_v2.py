@@ -174,9 +174,7 @@ def text(words: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("asked", "answered"), [(2, 2), (99, 2), (1, 1)])
-async def test_v2_init_2_the_highest_version_at_or_below_the_one_that_is_asked_for(
-    tmp_path: Path, asked: int, answered: int
-) -> None:
+async def test_v2_init_2_the_highest_version_at_or_below_the_one_that_is_asked_for(tmp_path, asked, answered) -> None:
     async with place(tmp_path) as here, here.client() as client:
         assert (await client.initialize(asked))["protocolVersion"] == answered
 
@@ -623,9 +621,7 @@ def test_comparing_takes_about_as_long_as_reading(old: list[str], new: list[str]
 
 
 @pytest.mark.parametrize("most", [0, 20, MOST_PAIRS])
-def test_git_applies_patches_of_texts_that_were_not_compared_to_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
+def test_git_applies_patches_of_texts_that_were_not_compared_to_the_end(tmp_path: Path, monkeypatch, most: int) -> None:
     monkeypatch.setattr("acp_agent.protocol.v2.patches.MOST_PAIRS", most)
     file = tmp_path / "a.txt"
     chosen = random.Random(7)

@@ -100,9 +100,7 @@ async def test_prompts_that_wait_and_sessions_are_bounded(tmp_path: Path) -> Non
     assert shares.SESSIONS.taken == 0
 
 
-async def test_calls_that_only_read_run_together_but_not_all_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_calls_that_only_read_run_together_but_not_all_at_once(tmp_path: Path, monkeypatch) -> None:
     at_a_time, run = [0, 0], Calls.run
 
     async def counted(calls: Calls, call: Any) -> None:

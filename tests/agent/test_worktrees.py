@@ -334,9 +334,7 @@ async def test_a_sub_agent_works_in_a_worktree(tmp_path: Path) -> None:
 OTHERS = "git init -q ../other; git -C ../other commit -q --allow-empty -m x"
 
 
-async def test_a_pointer_to_another_repository_gives_a_worktree_of_that_without_the_check(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_pointer_to_another_repository_gives_a_worktree_of_that_without_the_check(tmp_path, monkeypatch):
     """The control of what `test_what_can_have_no_worktree_is_said` refuses."""
     other = repository(tmp_path / "other")
     (tmp_path / "project").mkdir()

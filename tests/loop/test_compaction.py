@@ -290,9 +290,7 @@ async def test_huge_arguments_of_the_last_round_are_shortened_last() -> None:
     most=st.integers(0, 20_000),
     summary=st.sampled_from(["", "SUMMARY", "s" * 5000, None]),
 )
-def test_whatever_is_made_of_a_history_is_valid_and_has_the_last_prompt(
-    sizes: list[tuple[str, int]], most: int, summary: str | None
-) -> None:
+def test_whatever_is_made_of_a_history_is_valid_and_has_the_last_prompt(sizes, most: int, summary: str | None) -> None:
     messages = history_of(sizes, user("the very first prompt"))
 
     async def summarise(asked: Sequence[llm.Message]) -> str:

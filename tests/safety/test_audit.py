@@ -103,9 +103,7 @@ def test_agents_that_write_at_once_lose_no_line_and_break_none(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("required", [False, True])
-def test_a_write_that_fails_is_told_once_and_refuses_tools_where_the_log_is_required(
-    tmp_path: Path, required: bool
-) -> None:
+def test_a_write_that_fails_is_told_once_and_refuses_tools_where_the_log_is_required(tmp_path, required: bool) -> None:
     told: list[str] = []
     (tmp_path / "file").write_text("")
     path = tmp_path / "file/audit.jsonl"

@@ -96,9 +96,7 @@ OWN = Risk("high", True, True, ("it deletes everything",))
     ("high", True, False, OWN, "no other privileges"), ("none", True, True, OWN, "it looks high"),
     ("high", True, True, Risk("low", False), None), ("low", False, False, Risk("low", False), None),
 ])  # fmt: skip
-def test_a_claim_that_is_too_low_is_told(
-    claimed: str, mutation: bool, privesc: bool, own: Risk, words: str | None
-) -> None:
+def test_a_claim_that_is_too_low_is_told(claimed: str, mutation: bool, privesc: bool, own: Risk, words) -> None:
     told = understated(claimed, mutation, privesc, own)
     assert (told is None) == (words is None)
     assert words is None or words in (told or "")

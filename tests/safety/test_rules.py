@@ -66,9 +66,7 @@ def test_a_glob_stands_for_the_whole_text_whatever_its_case(pattern: str, text: 
     ("secrets/*.key", "/srv/app/x/secrets/a.key", False), ("**/secrets/*.key", "/srv/app/x/secrets/a.key", True),
     ("~/.ssh", "/home/u/.ssh/id", True), ("~/.ssh", "/home/u/.sshx", False), ("/etc/*.conf", "/etc/a.conf", True),
 ])  # fmt: skip
-def test_path_globs_hold_below_the_folders_and_for_all_that_is_below_a_match(
-    pattern: str, path: str, expected: bool
-) -> None:
+def test_path_globs_hold_below_the_folders_and_for_all_that_is_below_a_match(pattern: str, path: str, expected) -> None:
     globs = PathGlobs([pattern], [Path("/srv/app")], Path("/home/u"))
     assert globs.matches(Path(path)) is expected
 
@@ -190,9 +188,7 @@ HOME = PolicyRule("allow", "read", paths=["/home/*"])
     (policy(more=(SUDO,)), subject("bash", "sudo x"), "deny"),
     (policy(PolicyRule("allow", "bash", args_match="sudo"), more=(SUDO,)), subject("bash", "sudo x"), "deny"),
 ])  # fmt: skip
-def test_a_deny_wins_an_allow_must_match_all_and_the_default_decides_the_rest(
-    made: RuleList, asked: Subject, effect: str
-) -> None:
+def test_a_deny_wins_an_allow_must_match_all_and_the_default_decides_the_rest(made, asked, effect: str) -> None:
     assert decided(made, asked) == effect
 
 
@@ -351,9 +347,7 @@ def blocks(watching: Sentinel, tool: str, words: str) -> bool:
     (["bash", "git", "tool:fetch"], [("bash", "git log"), ("fetch", "https://a.b")], True),
     (["write", "password"], [("write", "word " * 5_000 + "password")], True),
 ])  # fmt: skip
-def test_a_blocked_sequence_blocks_the_call_that_would_complete_it(
-    sequence: list[str], calls: list[tuple[str, str]], blocked: bool
-) -> None:
+def test_a_blocked_sequence_blocks_the_call_that_would_complete_it(sequence: list[str], calls, blocked: bool) -> None:
     watching = sentinel()
     for number, (tool, text) in enumerate(calls[:-1]):
         watching.began(str(number), tool, {"x": text})

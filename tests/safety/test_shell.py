@@ -442,9 +442,7 @@ def test_what_is_allowed_is_valid_bash(line: str, project: Path) -> None:
 
 @FUZZ
 @given(before=LINES, danger=DANGER, after=LINES)
-def test_danger_after_anything_is_never_allowed_unless_quoted(
-    before: str, danger: str, after: str, project: Path
-) -> None:
+def test_danger_after_anything_is_never_allowed_unless_quoted(before: str, danger: str, after: str, project) -> None:
     line = before + danger + after
     if isinstance(judge(line, Roots(project), project), Allow):
         # Quoted it is text, and after a `#` a remark; bash must see it so, too.
@@ -497,9 +495,7 @@ def stubs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @FUZZ
 @given(parts=st.lists(st.tuples(FRAGMENTS, GLUE), max_size=6))
-def test_what_is_allowed_runs_nothing_but_programs_that_look(
-    parts: list[tuple[str, str]], project: Path, stubs: tuple[Path, Path]
-) -> None:
+def test_what_is_allowed_runs_nothing_but_programs_that_look(parts, project: Path, stubs: tuple[Path, Path]) -> None:
     line = "".join(fragment + glue for fragment, glue in parts)
     if judge(line, Roots(project), project) != Allow():
         return

@@ -359,9 +359,7 @@ async def test_a_file_is_read_edited_and_written_in_its_encoding(on: Bench, text
     assert path.read_bytes() == ("né\r\n" if "\r" in text else "né\n").encode(codec)
 
 
-async def test_what_the_encoding_of_a_file_lacks_is_refused_in_an_edit_and_makes_it_utf8_if_it_is_written(
-    on: Bench,
-) -> None:
+async def test_what_the_encoding_of_a_file_lacks_is_refused_in_an_edit_and_makes_it_utf8_if_it_is_written(on) -> None:
     """The encoding may have been guessed wrong: what an edit leaves would be converted wrong as well."""
     path = on.folder / "f"
     path.write_bytes("café\n".encode("cp1252"))

@@ -152,9 +152,7 @@ async def test_a_link_is_meant_itself_wherever_it_leads(on: Bench, tmp_path: Pat
             on.access(name, **arguments)
 
 
-async def test_a_copied_link_that_leads_outside_from_its_new_place_stays_a_link_that_no_tool_follows(
-    on: Bench, tmp_path: Path
-) -> None:
+async def test_a_copied_link_that_leads_outside_from_its_new_place_stays_a_link_that_no_tool_follows(on, tmp_path):
     (tmp_path / "secret").write_text("secret")
     (on.folder / "a").mkdir()
     (on.folder / "a" / "link").symlink_to("../secret")

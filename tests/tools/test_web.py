@@ -196,9 +196,7 @@ def test_the_depth_and_the_length_of_a_page_are_no_matter() -> None:
     assert (len(long.text), long.truncated) == (500, True)
 
 
-async def test_a_page_that_takes_too_long_to_take_apart_is_given_up(
-    surf: Surfing, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_page_that_takes_too_long_to_take_apart_is_given_up(surf: Surfing, monkeypatch) -> None:
     monkeypatch.setattr(web_text, "READING_TIMEOUT", 0.01)
     url = surf.web.serve("/deep", "<div>" * 15_000, "text/html")
     assert "too deeply nested" in str(await surf.fails("fetch", url=url))
@@ -217,9 +215,7 @@ async def test_a_page_that_takes_too_long_to_take_apart_is_given_up(
     ({"select": "tr:nth-child(2) td"}, ["a", "1 MB"]), ({"select": "li", "limit": 2}, ["one", "two deep"]),
     ({"select": "video"}, []),
 ])  # fmt: skip
-async def test_web_scrape_gives_what_the_selector_finds(
-    surf: Surfing, arguments: dict[str, Any], values: list[str]
-) -> None:
+async def test_web_scrape_gives_what_the_selector_finds(surf: Surfing, arguments, values: list[str]) -> None:
     url = surf.web.serve("/page", PAGE, "text/html")
     result = await surf.call("web_scrape", url=url, **arguments)
     assert result.raw_output == values
@@ -329,9 +325,7 @@ async def test_headers_that_are_not_the_models_to_set_are_refused(surf: Surfing,
     ({"method": "GET", "headers": {"authorization": "x"}}, True), ({"method": "GET", "headers": {"Cookie": "x"}}, True),
     ({"method": "GET", "headers": {"X-Own": "x"}}, True),
 ])  # fmt: skip
-async def test_a_request_that_gives_something_away_says_so(
-    surf: Surfing, arguments: dict[str, Any], sends: bool
-) -> None:
+async def test_a_request_that_gives_something_away_says_so(surf: Surfing, arguments, sends: bool) -> None:
     access = surf.access("http_request", url="https://docs.example.com/a", **arguments)
     assert access == NetworkAccess("docs.example.com", f"{arguments['method']} https://docs.example.com/a", sends)
 

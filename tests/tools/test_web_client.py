@@ -305,9 +305,7 @@ async def test_a_redirect_without_a_place_is_an_answer(web: Web) -> None:
     (303, "HEAD", "HEAD", b""), (302, "PUT", "PUT", b"data"), (307, "POST", "POST", b"data"),
     (308, "POST", "POST", b"data"), (301, "HEAD", "HEAD", b""),
 ])  # fmt: skip
-async def test_a_redirect_changes_the_method_as_it_should(
-    web: Web, status: int, method: str, then: str, body: bytes
-) -> None:
+async def test_a_redirect_changes_the_method_as_it_should(web: Web, status: int, method: str, then: str, body) -> None:
     web.serve("/b", "there")
     start = web.serve("/a", redirect("/b", status))
     sent = None if method == "HEAD" else b"data"
