@@ -194,11 +194,9 @@ async def test_clear_forgets_what_ended_and_tells_what_still_runs_with_its_comma
 async def test_a_background_command_reads_the_shells_variables_and_leaves_none(tmp_path):
     script = model(
         asks(bash("cd sub; export X=kept")),
-        asks(bash("echo $X $(basename $PWD); cd ..; export X=lost", background=True)),
-        output(wait=True),
-        asks(bash("echo $X $(basename $PWD)")),
-        "done",
-    )
+        asks(bash("echo $X $(basename $PWD); cd ..; export X=lost", background=True)), output(wait=True),
+        asks(bash("echo $X $(basename $PWD)")), "done",
+    )  # fmt: skip
     async with rig(tmp_path, script, mode="auto") as r:
         (r.project / "sub").mkdir()
         await r.editor.prompt("go")

@@ -195,12 +195,10 @@ PROGRAMS = st.sampled_from(["cat {}", "head -n 1 {}", "grep -n a {}", "sort < {}
 AROUND = st.sampled_from(
     ["{}", "true; {}", "ls && {}", "{} | wc -l", "bash -c '{}'", "cd sub; cd ..; {}", "(( 1 )); {}"]
 )
-WAYS = st.sampled_from(
-    [
-        *(".env", "./.env", "sub/../.env", "link", ".en*", "'.env'", '".env"', "$PWD/.env", "sub/server.key"),
-        *(".{env,x}", "{x,sub/server.key}", ".{e..e}nv", ".{x,e{y,nv}}", ".en[[:alpha:]]", "~+/.env", "${x:-.env}"),
-    ]
-)
+WAYS = st.sampled_from([
+    *(".env", "./.env", "sub/../.env", "link", ".en*", "'.env'", '".env"', "$PWD/.env", "sub/server.key"),
+    *(".{env,x}", "{x,sub/server.key}", ".{e..e}nv", ".{x,e{y,nv}}", ".en[[:alpha:]]", "~+/.env", "${x:-.env}"),
+])  # fmt: skip
 
 
 @given(PROGRAMS, AROUND, WAYS)

@@ -263,14 +263,12 @@ async def test_several_edits_are_made_in_one_call_all_or_none(tmp_path):
 async def test_cells_are_replaced_inserted_and_deleted(tmp_path):
     path = {"path": "n.ipynb"}
     _, replaced, inserted, first, deleted, typed = await run(
-        tmp_path,
-        READ,
-        ("edit_notebook", {**path, "cell": "calc", "new_source": "total = 2\n"}),
+        tmp_path, READ, ("edit_notebook", {**path, "cell": "calc", "new_source": "total = 2\n"}),
         ("edit_notebook", {**path, "cell": 2, "edit_mode": "insert", "cell_type": "code", "new_source": "total += 1"}),
         ("edit_notebook", {**path, "edit_mode": "insert", "cell_type": "markdown", "new_source": "Above"}),
         ("edit_notebook", {**path, "cell": "fails", "edit_mode": "delete"}),
         ("edit_notebook", {**path, "cell": "5", "cell_type": "code", "new_source": "1"}),
-    )
+    )  # fmt: skip
     assert "[cell 2, id calc, code]\n     1\ttotal = 2\n[its outputs were cleared]" in replaced
     assert "The new cell is number 3, id " in inserted and ": 5 in all." in inserted
     assert "The new cell is number 1, id " in first
@@ -372,12 +370,10 @@ async def test_a_patch_fits_the_lines_that_were_read(tmp_path):
 async def test_writing_what_is_no_notebook_is_done_and_said(tmp_path):
     bare = {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [{"cell_type": "code", "source": "1"}] * 9}
     bad, lacking, good, plain = await run(
-        tmp_path,
-        ("write", {"path": "a.ipynb", "content": "# not JSON"}),
+        tmp_path, ("write", {"path": "a.ipynb", "content": "# not JSON"}),
         ("write", {"path": "bare.ipynb", "content": json.dumps(bare)}),
-        ("write", {"path": "b.ipynb", "content": as_text()}),
-        ("write", {"path": "c.json", "content": "{"}),
-    )
+        ("write", {"path": "b.ipynb", "content": as_text()}), ("write", {"path": "c.json", "content": "{"}),
+    )  # fmt: skip
     assert "a.ipynb was created. But Jupyter cannot open it as a notebook: it is broken JSON" in bad
     assert "not valid: cell 1 has no `metadata`, `outputs`, `execution_count`, `id`; cell 2 has no" in lacking
     assert "and 4 more such faults." in lacking

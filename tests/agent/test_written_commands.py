@@ -298,14 +298,12 @@ LOOSE = {
     "description: |\n  a: [\n  b\ntools: [read, 'grep'": {"description": "a: [\nb", "tools": "[read, 'grep'"},
     "tools: [read, 'grep']\nx: @y": {"tools": ["read", "grep"], "x": "@y"},
     'description: "b" and: "c"\nname: \'x\'': {"description": '"b" and: "c"', "name": "x"},
-    "# a remark: y\n\nname: %x": {"name": "%x"},
-    "a: [": {"a": "["},
-    f"a: {'x' * 9000}": {"a": "x" * 9000},
+    "# a remark: y\n\nname: %x": {"name": "%x"}, "a: [": {"a": "["}, f"a: {'x' * 9000}": {"a": "x" * 9000},
     f"a: {'[' * 300}": {"a": "[" * 300},
     "description: Use it. <example>user: 'x'\\nassistant: {y}</example>": {
-        "description": "Use it. <example>user: 'x'\\nassistant: {y}</example>"
+        "description": "Use it. <example>user: 'x'\\nassistant: {y}</example>",
     },
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "facts"), LOOSE.items())

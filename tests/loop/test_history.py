@@ -31,13 +31,11 @@ def answer(id_: str) -> ToolMessage:
 
 messages = st.lists(
     st.one_of(
-        st.builds(user, st.text()),
-        st.builds(AssistantMessage, text=st.text(max_size=3)),
-        st.integers(0, 3).map(lambda n: calls(*(f"c{i}" for i in range(n)))),
-        st.sampled_from(["c0", "c1"]).map(answer),
+        st.builds(user, st.text()), st.builds(AssistantMessage, text=st.text(max_size=3)),
+        st.integers(0, 3).map(lambda n: calls(*(f"c{i}" for i in range(n)))), st.sampled_from(["c0", "c1"]).map(answer),
     ),
     max_size=20,
-)
+)  # fmt: skip
 
 
 @given(messages)

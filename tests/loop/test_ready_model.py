@@ -56,11 +56,9 @@ failing = some.dictionaries(some.sampled_from(NAMES), some.sampled_from(KINDS))
 
 
 @given(
-    some.lists(some.sampled_from(NAMES), max_size=6),
-    some.sets(some.sampled_from(NAMES[1:])),
-    some.lists(failing, min_size=1, max_size=3),
-    some.sampled_from([0.0, 300.0]),
-)
+    some.lists(some.sampled_from(NAMES), max_size=6), some.sets(some.sampled_from(NAMES[1:])),
+    some.lists(failing, min_size=1, max_size=3), some.sampled_from([0.0, 300.0]),
+)  # fmt: skip
 def test_no_model_is_asked_twice_for_a_request_and_an_error_names_all_that_failed(fallbacks, away, rounds, retry_after):
     async def run() -> None:
         models = SessionModels(session(fallbacks, retry_after), Servers(away), None, None)  # type: ignore[arg-type]

@@ -60,11 +60,9 @@ def notebooks(draw: st.DrawFn, least: int = 0) -> str:
         ("nbformat_minor", draw(st.integers(0, 5))),
     ]
     indent: Any
-    indent, separators = draw(
-        st.sampled_from(
-            [(1, (",", ": ")), (2, (",", ": ")), ("\t", (",", ": ")), (None, (",", ":")), (None, (", ", ": "))]
-        )
-    )
+    indent, separators = draw(st.sampled_from([
+        (1, (",", ": ")), (2, (",", ": ")), ("\t", (",", ": ")), (None, (",", ":")), (None, (", ", ": ")),
+    ]))  # fmt: skip
     text = json.dumps(
         dict(draw(st.permutations(parts))), indent=indent, separators=separators, ensure_ascii=draw(st.booleans())
     )

@@ -391,11 +391,9 @@ async def test_searxng_on_a_private_host_is_asked_where_it_is_configured(surf: S
     surf.configure(search_provider="searxng", searxng_url="https://search.lan/sx/")
     assert (await surf.fails("web_search", query="x")).category == "policy_blocked"
     surf.configure(
-        search_provider="searxng",
-        searxng_url="http://search.lan/sx/",
-        private_hosts=["search.lan"],
+        search_provider="searxng", searxng_url="http://search.lan/sx/", private_hosts=["search.lan"],
         http_hosts=["search.lan"],
-    )
+    )  # fmt: skip
     result = await surf.call("web_search", query="x y")
     assert result.text == "1. Tokio\n   https://tokio.rs\n   An event & platform\n2. Docs\n   https://docs.rs"
     assert surf.web.site.asked[0].path == "/sx/search?q=x+y&format=json"
