@@ -66,11 +66,10 @@ async def kept(file: Path, number: int) -> list[dict[str, Any]]:
 async def test_a_hook_reads_the_call_as_claude_code_tells_it(tmp_path):
     seen = tmp_path / "seen"
     script = rounds(
-        bash("true"),
-        Call("edit", {"path": "a.txt", "old_string": "a", "new_string": "b"}),
+        bash("true"), Call("edit", {"path": "a.txt", "old_string": "a", "new_string": "b"}),
         Call("edit", {"path": "a.txt", "edits": [{"old_string": "b", "new_string": "c"}]}),
         Call("find_path", {"pattern": "*"}),
-    )
+    )  # fmt: skip
     async with went(tmp_path, script, mode="auto", config=hook("PreToolUse", keeps(seen)), files={"a.txt": "a\n"}) as r:
         calls = list(r.editor.tool_calls())
         first, edit, several, glob = told(seen)
@@ -220,10 +219,9 @@ async def test_a_hook_that_breaks_is_said_and_asks_instead_of_allowing(tmp_path,
         assert not (r.project / "made").exists()
 
 
-@pytest.mark.parametrize(
-    ("matcher", "meant"),
-    [("Bash", True), ("bash", True), ("B", False), ("Edit|Bash", True), (".*", True), ("*", True), ("mcp__.*", False)],
-)
+@pytest.mark.parametrize(("matcher", "meant"), [
+    ("Bash", True), ("bash", True), ("B", False), ("Edit|Bash", True), (".*", True), ("*", True), ("mcp__.*", False),
+])  # fmt: skip
 async def test_matchers_are_expressions_for_the_whole_name_ours_or_theirs(tmp_path, matcher, meant):
     config = hook("PreToolUse", "exit 2", matcher=matcher)
     async with went(tmp_path, rounds(bash("touch made")), mode="auto", config=config) as r:
@@ -418,9 +416,8 @@ async def test_a_hook_answers_the_question_before_the_user_is_asked(tmp_path):
         assert "never here" in results(r, 5)[0]
         assert sorted(path.name for path in r.project.iterdir()) == ["three", "two"]
         assert [request.tool_call.title for request in r.editor.permission_requests] == [
-            "touch three",
-            "sudo -n touch two",
-        ]
+            "touch three", "sudo -n touch two",
+        ]  # fmt: skip
         rules = {line["rule"]: line["decision"] for line in audit(tmp_path) if line["event"] == "decision"}
         assert rules["hook no"] == "deny" and rules["hook yes"] == "allow"
 

@@ -333,6 +333,5 @@ async def test_a_known_provider_is_there_when_a_fallback_names_it_beside_configu
         assert offered[0] == "mine/m"
         assert (await editor.prompt("hi")).stop_reason == "end_turn"
         assert (model.requests[0].body["model"], model.requests[0].headers["authorization"]) == (
-            "first-model",
-            "Bearer gsk-x",
-        )
+            "first-model", "Bearer gsk-x",
+        )  # fmt: skip

@@ -167,14 +167,13 @@ ANSWERS: dict[str, Any] = {
 async def call_all(client: Client) -> dict[str, Any]:
     uri = "file:///p/a.py"
     return {
-        "_lsp/diagnostics": await client.diagnostics(uri),
-        "_lsp/hover": await client.hover(uri, 2, 5),
+        "_lsp/diagnostics": await client.diagnostics(uri), "_lsp/hover": await client.hover(uri, 2, 5),
         "_lsp/definition": await client.definition(uri, 2, 5),
         "_lsp/references": await client.references(uri, 2, 5, include_declaration=False),
         "_lsp/documentSymbols": await client.document_symbols(uri),
         "_lsp/workspaceSymbols": await client.workspace_symbols("A"),
         "_lsp/rename": await client.rename(uri, 2, 5, "z"),
-    }
+    }  # fmt: skip
 
 
 def client_of(it: Rig) -> Client:

@@ -76,10 +76,9 @@ def test_a_token_that_has_ended_is_refreshed_before_it_is_sent(locked: OAuthServ
     assert locked.grants == ["authorization_code", "refresh_token"]
 
 
-@pytest.mark.parametrize(
-    ("answer", "told"),
-    [({"state": "forged"}, "State parameter mismatch"), ({"code": "", "error": "access_denied"}, "access_denied")],
-)
+@pytest.mark.parametrize(("answer", "told"), [
+    ({"state": "forged"}, "State parameter mismatch"), ({"code": "", "error": "access_denied"}, "access_denied"),
+])  # fmt: skip
 def test_an_answer_that_is_not_the_users_yes_is_no_login(locked: OAuthServer, mcp, answer, told):
     locked.answer = answer
     status, said = mcp("login", "locked")

@@ -24,10 +24,9 @@ async def test_the_git_server_works_in_the_sessions_repository_alone(tmp_path):
     here = str(tmp_path / "project")
     script = rounds(
         Call("mcp_git_git_add", {"repo_path": here, "files": ["new.txt"]}),
-        Call("mcp_git_git_status", {"repo_path": here}),
-        Call("mcp_git_git_status", {"repo_path": str(elsewhere)}),
+        Call("mcp_git_git_status", {"repo_path": here}), Call("mcp_git_git_status", {"repo_path": str(elsewhere)}),
         Call("mcp_git_git_commit", {"repo_path": here}),
-    )
+    )  # fmt: skip
     async with agent_rig(tmp_path, script, otherwise=allow_always) as r:
         assert str(r.project) == here
         (r.project / "new.txt").write_text("new\n")

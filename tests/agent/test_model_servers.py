@@ -120,9 +120,8 @@ async def test_llama_cpp_says_so_before_the_first_request(tmp_path):
     known = [{"id": "fake-model", "owned_by": "llamacpp", "meta": {"n_ctx_train": 131072}}]
     async with agent_rig(tmp_path, ["hello", FENCED, "done"], models=known) as r:
         r.model.properties = {
-            "default_generation_settings": {"n_ctx": 16384},
-            "chat_template_caps": {"supports_tools": False},
-        }
+            "default_generation_settings": {"n_ctx": 16384}, "chat_template_caps": {"supports_tools": False},
+        }  # fmt: skip
         await r.editor.new_session(r.project)
         await r.editor.prompt("go")
         await r.editor.prompt("go")

@@ -294,8 +294,7 @@ async def test_the_form_of_claude_codes_tool_is_understood(tmp_path):
 async def test_calls_that_cannot_be_meant_are_refused_with_words(tmp_path):
     path = {"path": "n.ipynb"}
     rows: list[tuple[dict[str, Any], str]] = [
-        ({"cell": 1}, "give the `new_source`"),
-        ({"new_source": "x"}, "give the `cell` to replace"),
+        ({"cell": 1}, "give the `new_source`"), ({"new_source": "x"}, "give the `cell` to replace"),
         ({"edit_mode": "delete"}, "give the `cell` to delete"),
         ({"edit_mode": "insert", "new_source": "x"}, "give the `cell_type` of the new cell"),
         ({"cell": 7, "new_source": "x"}, "there is no cell '7': its cells have the numbers 1 to 4"),
@@ -304,7 +303,7 @@ async def test_calls_that_cannot_be_meant_are_refused_with_words(tmp_path):
         ({"path": "none.ipynb", "cell": 1, "new_source": "x"}, "none.ipynb does not exist"),
         ({"path": "broken.ipynb", "cell": 1, "new_source": "x"}, "broken.ipynb is broken JSON"),
         ({"path": "old.ipynb", "cell": 1, "new_source": "x"}, "old.ipynb is a notebook in nbformat 3"),
-    ]
+    ]  # fmt: skip
     made = calls(READ, *(("edit_notebook", {**path, **arguments}) for arguments, _ in rows))
     files = {"n.ipynb": as_text(), "broken.ipynb": "{", "old.ipynb": '{"nbformat": 3}', "f.txt": "x"}
     async with went(tmp_path, made, config="[agent]\nmax_tool_iterations = 40\n", files=files) as r:

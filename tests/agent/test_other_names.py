@@ -19,12 +19,11 @@ from .kit import results, rig, rounds, went
 # --- a policy and trees ------------------------------------------------------------------------------------------
 
 TREES = {
-    "delete": Call("delete_path", {"path": "srv"}),
-    "move": Call("move_path", {"source": "srv", "destination": "away"}),
+    "delete": Call("delete_path", {"path": "srv"}), "move": Call("move_path", {"source": "srv", "destination": "away"}),
     "move into": Call("move_path", {"source": "new", "destination": "srv/prod"}),
     "copy over": Call("copy_path", {"source": "new", "destination": "srv", "overwrite": True}),
     "through a link": Call("delete_path", {"path": "link/../srv"}),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("pattern", ["*/srv/prod/*", "{project}/srv/prod/db", "*.keep"])
@@ -113,10 +112,9 @@ def test_other_places_are_read_from_the_table_of_mounts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("through_editor", [True, False])
 async def test_a_file_outside_does_not_change_with_its_hard_link_in_the_project(tmp_path, through_editor: bool) -> None:
     script = rounds(
-        Call("read", {"path": "linked"}),
-        Call("edit", {"path": "linked", "old_string": "words", "new_string": "evil"}),
+        Call("read", {"path": "linked"}), Call("edit", {"path": "linked", "old_string": "words", "new_string": "evil"}),
         Call("write", {"path": "linked", "content": "more evil\n"}),
-    )
+    )  # fmt: skip
     async with rig(tmp_path, script, mode="auto", fs_read=through_editor, fs_write=through_editor) as r:
         (tmp_path / "outside").write_text("words\n")
         os.link(tmp_path / "outside", r.project / "linked")

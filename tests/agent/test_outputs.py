@@ -457,9 +457,8 @@ async def test_the_model_reads_envelopes_where_it_is_configured_so(tmp_path):
     script = [
         asks(bash("echo out; exit 3")),
         asks(Call("read", {"path": "big"}), Call("read", {"path": "/etc/shadow"}), Call("nonsense", {})),
-        asks(bash("sleep 60", timeout=0.2)),
-        "done",
-    ]
+        asks(bash("sleep 60", timeout=0.2)), "done",
+    ]  # fmt: skip
     files = {"big": "".join(f"line {number}\n" for number in range(1900))}
     async with went(tmp_path, script, mode="auto", config='[tools]\nobservation = "envelope"\n', files=files) as r:
         messages = [message for message in r.messages(4) if message["role"] == "tool"]
@@ -588,9 +587,8 @@ async def test_a_goal_is_set_planned_followed_and_reached(tmp_path):
                 goal_id, "Fix the parser", "completed",
             )  # fmt: skip
             assert db.execute("SELECT id, depends_on FROM goal_tasks ORDER BY position").fetchall() == [
-                ("look", "[]"),
-                ("fix", '["look"]'),
-            ]
+                ("look", "[]"), ("fix", '["look"]'),
+            ]  # fmt: skip
         await r.editor.prompt("/plan")
         assert r.editor.text().endswith("There is no goal. `/plan GOAL` sets one.")
 

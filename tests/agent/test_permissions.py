@@ -87,10 +87,9 @@ async def test_an_always_for_a_command_covers_that_sub_command_only(tmp_path):
 
 async def test_an_always_for_edits_covers_edits_and_no_commands(tmp_path):
     calls = (
-        Call("write", {"path": "a.txt", "content": "a"}),
-        Call("write", {"path": "b.txt", "content": "b"}),
+        Call("write", {"path": "a.txt", "content": "a"}), Call("write", {"path": "b.txt", "content": "b"}),
         bash("touch c"),
-    )
+    )  # fmt: skip
     async with went(tmp_path, rounds(*calls), permissions=[allow_always], otherwise=reject_once) as r:
         assert [request.tool_call.kind for request in r.editor.permission_requests] == ["edit", "execute"]
         assert sorted(path.name for path in r.project.iterdir()) == ["a.txt", "b.txt"]

@@ -78,10 +78,9 @@ def paths(folder: Path) -> dict[str, str]:
 
 
 CALLS = (
-    bash("echo out; echo x > made"),
-    Call("grep", {"pattern": "needle"}),
+    bash("echo out; echo x > made"), Call("grep", {"pattern": "needle"}),
     bash("bash -c 'echo inner' && git init -q repo && git -C repo status"),
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["relative", "dots", "inside", "dotted", "through a link"])

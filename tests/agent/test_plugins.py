@@ -413,9 +413,8 @@ def test_a_server_that_is_wrong_is_left_out_and_the_others_stay(tmp_path, server
     found = read(put(tmp_path, with_servers(wrong=server, right={**STDIO, "command": "./bin/run", "cwd": "./data"})))
     assert list(found.servers) == ["right"]
     assert (found.servers["right"].command, found.servers["right"].cwd) == (
-        "${PLUGIN_ROOT}/bin/run",
-        "${PLUGIN_ROOT}/data",
-    )
+        "${PLUGIN_ROOT}/bin/run", "${PLUGIN_ROOT}/data",
+    )  # fmt: skip
     assert words in found.trouble[0] and found.trouble[0].startswith("mcp.json: wrong: ")
 
 

@@ -518,10 +518,9 @@ async def test_what_precedes_the_conversation_is_the_same_for_all_projects_and_d
     assert str(date.today().year).encode() not in first
 
 
-@pytest.mark.parametrize(
-    ("head", "told"),
-    [(None, "No git repository."), ("0123abcd\n", "none (detached)"), ("ref: refs/heads/x\ny\n", "none (detached)")],
-)
+@pytest.mark.parametrize(("head", "told"), [
+    (None, "No git repository."), ("0123abcd\n", "none (detached)"), ("ref: refs/heads/x\ny\n", "none (detached)"),
+])  # fmt: skip
 async def test_odd_repositories_are_told_plainly(tmp_path, head, told):
     if head is not None:
         put(tmp_path / "project" / ".git" / "HEAD", head)

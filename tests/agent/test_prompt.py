@@ -152,9 +152,8 @@ async def test_a_model_that_babbles_is_stopped(tmp_path, unit):
 
 async def test_usage_is_reported_after_each_model_call(tmp_path):
     script = [
-        Answer(tool_calls=(Call("list_directory", {}),), usage=Usage(100, 10)),
-        Answer(text="ok", usage=Usage(200, 20)),
-    ]
+        Answer(tool_calls=(Call("list_directory", {}),), usage=Usage(100, 10)), Answer(text="ok", usage=Usage(200, 20)),
+    ]  # fmt: skip
     async with went(tmp_path, script, prompt="hi") as r:
         used = [u.used for u in r.editor.updates[r.editor.session_id] if isinstance(u, acp.UsageUpdate)]
         assert used == [110, 220]

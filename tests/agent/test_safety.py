@@ -776,10 +776,9 @@ async def test_where_the_home_is_the_session_the_agents_own_files_are_out_of_rea
     own = ".local/state/acp-coder"
     script = rounds(
         bash(f"cat {own}/*; echo x > {own}/audit.jsonl; d=.config/acp-coder; mkdir -p $d; echo x > $d/config.toml"),
-        bash("mv .local .old; mv .config .c2; true"),
-        Call("read", {"path": f"{own}/audit.jsonl"}),
+        bash("mv .local .old; mv .config .c2; true"), Call("read", {"path": f"{own}/audit.jsonl"}),
         Call("write", {"path": ".config/acp-coder/config.toml", "content": "x"}),
-    )
+    )  # fmt: skip
     async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
         home = tmp_path / "home"
         await r.editor.new_session(home)
@@ -967,9 +966,8 @@ async def test_commands_may_write_less_than_file_tools(tmp_path, monkeypatch, ki
     config = '[tools.sandbox]\nwritable = ["build/", "out-*", "later"]\n'
     script = rounds(
         bash("echo x > build/a; echo x > out-1/a; echo x > src/a; mkdir later; rm -r src; cat src/b; false"),
-        Call("write", {"path": "src/b", "content": "by a tool"}),
-        bash("cat src/b; git init -q . ; true"),
-    )
+        Call("write", {"path": "src/b", "content": "by a tool"}), bash("cat src/b; git init -q . ; true"),
+    )  # fmt: skip
     async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
         first, _, last = results(r, 4)
         names = sorted(str(path.relative_to(r.project)) for path in r.project.rglob("*") if path.is_file())

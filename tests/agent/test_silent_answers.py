@@ -88,12 +88,11 @@ async def test_another_model_goes_on_where_one_says_nothing(tmp_path):
 
 
 COMPLAINTS = (
-    '{"choices":null,"error_message":"Out of order"}',
-    '{"detail":"Out of order"}',
+    '{"choices":null,"error_message":"Out of order"}', '{"detail":"Out of order"}',
     '{"status":"error","response":{"errors":[{"msg":"Out of order"}]}}',
     'data: {"message":"Out of order"}\n\ndata: [DONE]\n\n',
     'data: {"choices":[],"detail":{"message":"Out of order"}}\n\n',
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("body", COMPLAINTS)

@@ -71,10 +71,9 @@ async def test_what_is_written_during_the_last_answer_is_answered_in_the_same_tu
         assert answer.meta["usage"]["inputTokens"] == 20, "the turn's usage is that of both answers"
 
 
-@pytest.mark.parametrize(
-    ("more", "outcome"),
-    [({}, {"outcome": "failed", "reason": "noRunningTurn"}), ({"_meta": READY}, {"outcome": "promptRequired"})],
-)
+@pytest.mark.parametrize(("more", "outcome"), [
+    ({}, {"outcome": "failed", "reason": "noRunningTurn"}), ({"_meta": READY}, {"outcome": "promptRequired"}),
+])  # fmt: skip
 async def test_without_a_turn_nothing_is_consumed_and_none_is_started(tmp_path, more, outcome):
     async with rig(tmp_path, ["one"]) as r:
         assert await steer(r, **more) == {"reason": "noRunningTurn", **outcome}

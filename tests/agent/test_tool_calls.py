@@ -73,9 +73,8 @@ async def test_the_first_report_has_all_and_ids_are_uuids(tmp_path):
 async def test_ids_the_model_repeats_do_not_collide(tmp_path):
     script = [
         asks(Call("list_directory", {}, id="x"), Call("list_directory", {}, id="x")),
-        asks(Call("list_directory", {}, id="x")),
-        "done",
-    ]
+        asks(Call("list_directory", {}, id="x")), "done",
+    ]  # fmt: skip
     async with went(tmp_path, script) as r:
         assert len(r.editor.tool_calls()) == 3
         r.editor.assert_tool_calls_finished()
@@ -299,9 +298,8 @@ async def test_a_plan_is_shown_with_all_its_entries(tmp_path):
     async with went(tmp_path, calls(Call("plan", {"entries": entries}))) as r:
         plan = await r.editor.wait_for(lambda u: isinstance(u, Plan))
         assert [(e.content, e.status, e.priority) for e in plan.entries] == [
-            ("a", "completed", "high"),
-            ("b", "pending", "medium"),
-        ]
+            ("a", "completed", "high"), ("b", "pending", "medium"),
+        ]  # fmt: skip
 
 
 async def test_an_image_is_shown_to_the_person_and_to_the_model(tmp_path):

@@ -25,27 +25,22 @@ def said(r) -> str:
 # --- feedback ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("call", "category", "error"),
-    [
-        (Call("teleport", {}), "tool_not_found", "Unknown tool `teleport`"),
-        (Call("read", {}), "invalid_parameters", "- path: Field required"),
-        (Call("read", {"path": "a", "limit": "many"}), "type_mismatch", "- limit: "),
-        (Call("read", {"path": "/etc/passwd"}), "policy_blocked", "outside this session's folders"),
-        (Call("read", {"path": "missing"}), "invalid_parameters", "missing"),
-        (Call("edit", {"path": "a.txt", "old_string": "no", "new_string": "x"}), "permanent_failure", "a.txt"),
-        (Call("edit", {"path": "a.txt", "old_string": "", "new_string": ""}), "invalid_parameters", "`old_string`"),
-        (Call("read", {"pth": "a"}), "invalid_parameters", "`path`"),
-        (Call("read", "{not json"), "invalid_parameters", "not a JSON object"),
-        (Call("read", "[1]"), "invalid_parameters", "not a JSON object"),
-        (Call("read", {"path": "../outside.txt"}), "policy_blocked", "outside this session's folders"),
-        (Call("read", {"path": "a\0b"}), "invalid_parameters", "NUL"),
-        (bash("  "), "invalid_parameters", "empty"),
-        (Call("write", {"path": "/etc/made", "content": "x"}), "policy_blocked", "outside this session's folders"),
-        (Call("edit", {"path": "b.txt", "old_string": "x", "new_string": "y"}), "invalid_parameters", "does not exist"),
-    ],
-    ids=lambda value: value if isinstance(value, str) and value.islower() else None,
-)
+@pytest.mark.parametrize(("call", "category", "error"), [
+    (Call("teleport", {}), "tool_not_found", "Unknown tool `teleport`"),
+    (Call("read", {}), "invalid_parameters", "- path: Field required"),
+    (Call("read", {"path": "a", "limit": "many"}), "type_mismatch", "- limit: "),
+    (Call("read", {"path": "/etc/passwd"}), "policy_blocked", "outside this session's folders"),
+    (Call("read", {"path": "missing"}), "invalid_parameters", "missing"),
+    (Call("edit", {"path": "a.txt", "old_string": "no", "new_string": "x"}), "permanent_failure", "a.txt"),
+    (Call("edit", {"path": "a.txt", "old_string": "", "new_string": ""}), "invalid_parameters", "`old_string`"),
+    (Call("read", {"pth": "a"}), "invalid_parameters", "`path`"),
+    (Call("read", "{not json"), "invalid_parameters", "not a JSON object"),
+    (Call("read", "[1]"), "invalid_parameters", "not a JSON object"),
+    (Call("read", {"path": "../outside.txt"}), "policy_blocked", "outside this session's folders"),
+    (Call("read", {"path": "a\0b"}), "invalid_parameters", "NUL"), (bash("  "), "invalid_parameters", "empty"),
+    (Call("write", {"path": "/etc/made", "content": "x"}), "policy_blocked", "outside this session's folders"),
+    (Call("edit", {"path": "b.txt", "old_string": "x", "new_string": "y"}), "invalid_parameters", "does not exist"),
+], ids=lambda value: value if isinstance(value, str) and value.islower() else None)  # fmt: skip
 async def test_the_model_gets_the_feedback_block_and_the_person_the_plain_error(tmp_path, call, category, error):
     async with went(tmp_path, rounds(call), files={"a.txt": "one\n"}) as r:
         (text,) = results(r, 2)
@@ -88,11 +83,10 @@ MEANT = {
     "create_file": ({"file_path": "new.txt", "content": "x"}, "write", "new.txt"),
     "replace_in_file": ({"path": "sub/a.txt", "old_text": "one", "new_text": "two"}, "edit", "sub/a.txt"),
     "run": ({"cmd": "touch ran"}, "bash", "ran"),
-    "python": ({"code": "open('made', 'w').write('END')\n"}, "bash", "made"),
-    "search": ({"query": "one"}, "grep", ""),
+    "python": ({"code": "open('made', 'w').write('END')\n"}, "bash", "made"), "search": ({"query": "one"}, "grep", ""),
     "openFile": ({"filename": "sub/a.txt"}, "read", ""),
     "delete_path": ({"path": "sub/a.txt", "recursive": None}, "delete_path", ""),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("written", [False, True], ids=["made", "written"])

@@ -270,11 +270,10 @@ async def test_the_question_names_what_is_covered_and_what_is_not(tmp_path):
             "tool",
         ]  # fmt: skip
         assert listed == [
-            *covered,
-            f"not covered: {HOOKS}/folder: what is in it may change",
+            *covered, f"not covered: {HOOKS}/folder: what is in it may change",
             "not covered: data.db: it is data, so it may change",
             "not covered: other files of the project that these programs load",
-        ]
+        ]  # fmt: skip
 
 
 async def test_a_file_that_is_named_as_a_program_of_path_does_not_take_its_place(tmp_path):

@@ -162,9 +162,8 @@ async def test_checkpoints_list_prompts_with_files_and_lines(tmp_path):
         await said(r, "/help")
         lines = (await said(r, "/checkpoints")).splitlines()
         assert [line[2:5] + line.split(" ", 4)[4] for line in lines if line.startswith("- ")] == [
-            "1. Write a file.: 1 file (+2 -1)",
-            "2. Thanks.: no files",
-        ]
+            "1. Write a file.: 1 file (+2 -1)", "2. Thanks.: no files",
+        ]  # fmt: skip
 
 
 async def test_nothing_happens_without_a_yes(tmp_path):

@@ -430,10 +430,9 @@ async def test_methods_of_v1_are_gone(tmp_path: Path, method: str) -> None:
         assert (await client.refused(method, sessionId=session, cwd=str(here.project)))["code"] == -32601
 
 
-@pytest.mark.parametrize(
-    ("replay", "code"),
-    [({"type": "start"}, 0), (None, 0), ({"type": "end"}, -32602), ({"type": "_own"}, -32602), ("start", -32602)],
-)
+@pytest.mark.parametrize(("replay", "code"), [
+    ({"type": "start"}, 0), (None, 0), ({"type": "end"}, -32602), ({"type": "_own"}, -32602), ("start", -32602),
+])  # fmt: skip
 async def test_v2_sess_5_to_8_what_is_replayed(tmp_path: Path, replay: Any, code: int) -> None:
     async with place(tmp_path, ["It is one."]) as here:
         async with here.session() as (client, session):

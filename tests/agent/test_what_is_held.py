@@ -114,9 +114,8 @@ async def test_calls_that_only_read_run_together_but_not_all_at_once(tmp_path: P
 
     monkeypatch.setattr(Calls, "run", counted)
     script: list[Answer | str] = [
-        asks(*(Call("grep", {"pattern": f"x{number}"}) for number in range(9))),
-        Answer(text="done"),
-    ]
+        asks(*(Call("grep", {"pattern": f"x{number}"}) for number in range(9))), Answer(text="done"),
+    ]  # fmt: skip
     async with rig(tmp_path, script, files={"a": "x1"}, config="[tools]\nmax_parallel_calls = 3\n") as made:
         await made.editor.prompt("go")
         assert len(results(made)) == 9

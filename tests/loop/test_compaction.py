@@ -238,9 +238,8 @@ async def test_a_result_the_model_never_saw_is_filled_up_to_what_fits_and_says_h
     lines = "".join(f"{number:>6}\tline {number}\n" for number in range(1, 3000))
     small = "small result\n" * 20
     results = [
-        llm.ToolMessage("1", "read", (llm.TextPart(lines),)),
-        llm.ToolMessage("2", "bash", (llm.TextPart(small),)),
-    ]
+        llm.ToolMessage("1", "read", (llm.TextPart(lines),)), llm.ToolMessage("2", "bash", (llm.TextPart(small),)),
+    ]  # fmt: skip
     calls = llm.AssistantMessage("", (llm.ToolUse("1", "read", "{}"), llm.ToolUse("2", "bash", "{}")))
     done = await compact([*LONG, user("now"), calls, *results], Limits(12_000, 8000), CompactionConfig(), None)
     assert 8_000 < done.size <= 12_000

@@ -404,9 +404,8 @@ def test_a_threshold_is_clamped_and_what_is_no_number_is_reset(given, used):
 
 def test_only_complex_tools_think_first_and_only_when_it_is_enabled():
     entries = [
-        ToolEntry("simple", (), "other", False, "s", SIMPLE),
-        ToolEntry("nested", (), "other", False, "n", NESTED),
-    ]
+        ToolEntry("simple", (), "other", False, "s", SIMPLE), ToolEntry("nested", (), "other", False, "n", NESTED),
+    ]  # fmt: skip
     plain = offer(entries).definitions()
     assert all("thinking" not in tool.parameters["properties"] for tool in plain)
     simple, nested = offer(entries, tafc=TafcConfig(enabled=True)).definitions()

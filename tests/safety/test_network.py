@@ -44,8 +44,7 @@ LOOPBACK = """
 """.split()
 
 PRIVATE_HOSTS = [
-    *LOOPBACK,
-    *"0 0.0.0.0 0x0 10.0.0.1 167772161 172.16.0.1 192.168.1.1 0xc0a80101 169.254.169.254 2852039166".split(),
+    *LOOPBACK, *"0 0.0.0.0 0x0 10.0.0.1 167772161 172.16.0.1 192.168.1.1 0xc0a80101 169.254.169.254 2852039166".split(),
     *"0xA9FEA9FE 0251.0376.0251.0376 100.64.0.1 100.100.100.200 192.0.0.1 198.18.0.1 240.0.0.1".split(),
     *"255.255.255.255 4294967295 224.0.0.1 168.63.129.16".split(),
     *"[::1] [::] [0:0:0:0:0:0:0:1] [::ffff:127.0.0.1] [::ffff:7f00:1] [::127.0.0.1] [::ffff:8.8.8.8] [fe80::1]".split(),
@@ -55,7 +54,7 @@ PRIVATE_HOSTS = [
     *"localhost LOCALHOST localhost. a.localhost lo%63alhost ｌｏｃａｌｈｏｓｔ ⓛⓞⓒⓐⓛⓗⓞⓢⓣ".split(),
     *"localhost.localdomain printer.local db.internal metadata.google.internal router.lan x.home.arpa".split(),
     *"x.intranet intranet metadata".split(),
-]
+]  # fmt: skip
 
 NO_URLS = [
     "", "example.com", "//example.com", "/path", "https:", "https:/example.com", "https:example.com", "https://",

@@ -520,10 +520,9 @@ def test_what_is_blocked_is_one_list_and_can_be_lifted() -> None:
     for _ in range(2):
         made.anomalies.observed("fetch", failed=True)
     assert made.listed() == [
-        Block("fetch", "2 of the last 2 calls of `fetch` failed"),
-        Block("learned", "rejected: bash make deploy"),
+        Block("fetch", "2 of the last 2 calls of `fetch` failed"), Block("learned", "rejected: bash make deploy"),
         Block("hour", "1 calls changed something within an hour; wait 60 min for the next"),
-    ]
+    ]  # fmt: skip
     denied = made.check(call, made.steps(call, ()))
     assert denied is not None
     assert denied.rule == "learned sequence"

@@ -231,10 +231,9 @@ def test_everything_else_asks_for_the_exact_line(line: str, reason: str, project
         assert verdict.reason == reason
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", " ", "\n", "ls\x00", "ls\x1b[2J", "ls\r", "ls\u202e", "ls\u200b x", "ls\xa0-la", "\ud800", "ls \u2028rm"],
-)
+@pytest.mark.parametrize("text", [
+    "", " ", "\n", "ls\x00", "ls\x1b[2J", "ls\r", "ls\u202e", "ls\u200b x", "ls\xa0-la", "\ud800", "ls \u2028rm",
+])  # fmt: skip
 def test_characters_nobody_sees_ask(text: str, project: Path) -> None:
     verdict = judge(text, Roots(project), project)
     assert isinstance(verdict, Ask)

@@ -243,9 +243,8 @@ def test_a_program_of_the_project_comes_first(tmp_path: Path) -> None:
     place(tmp_path, "node_modules/.bin/eslint")
     lines = [check.line for check in choose("auto", project / "sub dir", Roots(project))]
     assert lines == [
-        "../.venv/bin/ruff check --output-format=json .",
-        "../node_modules/.bin/tsc --noEmit --pretty false",
-    ]
+        "../.venv/bin/ruff check --output-format=json .", "../node_modules/.bin/tsc --noEmit --pretty false",
+    ]  # fmt: skip
     assert choose("eslint", None, Roots(project))[0].line == "eslint -f json .", "none from outside"
 
 

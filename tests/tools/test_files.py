@@ -203,10 +203,9 @@ async def test_edit_of_what_is_not_there_shows_what_is_nearest(on: Bench, wanted
         await on.call("edit", path="f", old_string=wanted, new_string="x")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "then"),
-    [("a\n", "b", "a\nb\n"), ("a", "b\n", "a\nb\n"), ("a\r\n", "b\nc", "a\r\nb\r\nc\r\n"), ("", "b", "b\n")],
-)
+@pytest.mark.parametrize(("old", "new", "then"), [
+    ("a\n", "b", "a\nb\n"), ("a", "b\n", "a\nb\n"), ("a\r\n", "b\nc", "a\r\nb\r\nc\r\n"), ("", "b", "b\n"),
+])  # fmt: skip
 async def test_an_edit_without_an_old_text_adds_lines_at_the_end_and_says_so(on: Bench, old, new, then) -> None:
     (on.folder / "f").write_bytes(old.encode())
     assert "was added at the end" in (await on.call("edit", path="f", old_string="", new_string=new)).text

@@ -55,10 +55,9 @@ def notebooks(draw: st.DrawFn, least: int = 0) -> str:
     """Texts of notebooks in many styles."""
     parts = [
         ("cells", draw(st.lists(cells(), min_size=least, max_size=4))),
-        ("metadata", draw(st.dictionaries(TEXT, JSON, max_size=2))),
-        ("nbformat", 4),
+        ("metadata", draw(st.dictionaries(TEXT, JSON, max_size=2))), ("nbformat", 4),
         ("nbformat_minor", draw(st.integers(0, 5))),
-    ]
+    ]  # fmt: skip
     indent: Any
     indent, separators = draw(st.sampled_from([
         (1, (",", ": ")), (2, (",", ": ")), ("\t", (",", ": ")), (None, (",", ":")), (None, (", ", ": ")),

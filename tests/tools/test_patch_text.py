@@ -31,10 +31,9 @@ def test_all_that_a_patch_can_hold_is_read():
     lines = ((" ", "one"), ("-", "two"), ("+", "zwei"), (" ", ""))
     assert parse_patch(f"apply_patch <<'EOF'\r\n{text}\nEOF".replace("\n", "\r\n")) == (
         FilePatch("update", "a b.py", (Hunk(lines, ("class A", "def f():")), Hunk((("-", "x"),), (), True))),
-        FilePatch("update", "old.py", (), "new/place.py"),
-        FilePatch("add", "c.txt", content="first\n\nlast\n"),
+        FilePatch("update", "old.py", (), "new/place.py"), FilePatch("add", "c.txt", content="first\n\nlast\n"),
         FilePatch("delete", "d.txt"),
-    )
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "words"), [

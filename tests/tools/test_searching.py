@@ -75,9 +75,8 @@ async def test_find_path_in_what_is_no_folder_and_bounded(tmp_path: Path) -> Non
         with pytest.raises(ExecutorError, match="not a valid glob"):
             await on.call("find_path", pattern="a\\")
         assert (await on.call("find_path", pattern="*.py")).text.splitlines() == [
-            "src/a.py",
-            "[more than 1 matches; the rest is not shown, use a narrower pattern]",
-        ]
+            "src/a.py", "[more than 1 matches; the rest is not shown, use a narrower pattern]",
+        ]  # fmt: skip
 
 
 async def test_grep_gives_places_for_the_model_and_the_editor(on: Bench) -> None:

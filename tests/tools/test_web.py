@@ -289,10 +289,9 @@ async def test_http_request_knows_the_methods(surf: Surfing, method: str) -> Non
     assert result.text.endswith("\n\n" if method == "HEAD" else "\n\nbody")
 
 
-@pytest.mark.parametrize(
-    ("body", "content_type"),
-    [('{"a": 1}', "application/json"), ("a=1", "text/plain; charset=utf-8"), ("", "text/plain; charset=utf-8")],
-)
+@pytest.mark.parametrize(("body", "content_type"), [
+    ('{"a": 1}', "application/json"), ("a=1", "text/plain; charset=utf-8"), ("", "text/plain; charset=utf-8"),
+])  # fmt: skip
 async def test_a_body_gets_a_type_unless_it_has_one(surf: Surfing, body: str, content_type: str) -> None:
     url = surf.web.serve("/a", "x")
     await surf.call("http_request", method="POST", url=url, body=body)
