@@ -272,12 +272,12 @@ async def agent_rig(tmp_path: Path, script: Script = (), **editor: Any) -> Async
 
 @asynccontextmanager
 async def rig(tmp_path: Path, script: Script = (), **editor: Any) -> AsyncIterator[Rig]:
-    """The same with a session in `project`. `mode`: its mode. `files`: text of files, put in `project` then. `before`:
-    called with `project` then. `mcp_servers`: of the client."""
+    """The same with a session in `project`, or in `folder`. `mode`: its mode. `files`: text of files, put in `project`
+    then. `before`: called with `project` then. `mcp_servers`: of the client."""
     mode, files, before = editor.pop("mode", None), editor.pop("files", {}), editor.pop("before", None)
-    servers = editor.pop("mcp_servers", ())
+    servers, folder = editor.pop("mcp_servers", ()), editor.pop("folder", None)
     async with agent_rig(tmp_path, script, **editor) as made:
-        await made.editor.new_session(made.project, mcp_servers=servers)
+        await made.editor.new_session(folder or made.project, mcp_servers=servers)
         if mode is not None:
             await made.editor.client.set_session_mode(made.editor.session_id, mode)
         for name, text in files.items():
