@@ -87,6 +87,7 @@ async def test_another_model_goes_on_where_one_says_nothing(tmp_path):
         assert r.model.requests[3].body["model"] == "b"
 
 
+AT_ONCE = "[providers.default]\nmax_retries = 0\n"
 COMPLAINTS = (
     '{"choices":null,"error_message":"Out of order"}', '{"detail":"Out of order"}',
     '{"status":"error","response":{"errors":[{"msg":"Out of order"}]}}',
@@ -95,13 +96,13 @@ COMPLAINTS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("body", COMPLAINTS)
 @pytest.mark.parametrize("api", ["", "messages", "responses"])
-async def test_what_a_server_says_in_place_of_an_answer_is_shown(tmp_path, body, api):
-    environ = {"ACP_CODER_API": api, "ACP_CODER_MAX_RETRIES": "0"}
-    async with rig(tmp_path, [RawAnswer(chunks=(body.encode(),))] * 9, environ=environ) as r:
-        with pytest.raises(PeerError, match="Out of order"):
-            await r.editor.prompt("go")
+async def test_what_a_server_says_in_place_of_an_answer_is_shown(tmp_path, api):
+    script = [RawAnswer(chunks=(body.encode(),)) for body in COMPLAINTS]
+    async with rig(tmp_path, script, environ={"ACP_CODER_API": api}, config=AT_ONCE) as r:
+        for body in COMPLAINTS:
+            with pytest.raises(PeerError, match="Out of order"):
+                assert not await r.editor.prompt("go"), body
 
 
 async def test_an_input_that_is_too_long_is_shortened_wherever_the_server_says_so(tmp_path):
