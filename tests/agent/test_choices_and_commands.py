@@ -133,8 +133,7 @@ async def test_commands_are_announced_without_slash_and_described(tmp_path):
     ("/compact", "nothing to compact"), ("/clear", "forgotten"),
 ])  # fmt: skip
 async def test_each_command_answers_without_the_model(tmp_path, command, words):
-    async with rig(tmp_path, []) as r:
-        assert (await r.editor.prompt(command)).stop_reason == "end_turn"
+    async with went(tmp_path, [], prompt=command) as r:
         assert words in r.editor.text()
         assert r.model.requests == []
 

@@ -128,8 +128,7 @@ async def test_calls_that_the_server_did_not_count_are_estimated_also_when_they_
 
 async def test_at_the_cap_the_user_is_asked_and_goes_on_to_another_caps_worth(tmp_path):
     files = [Answer(tool_calls=(Call("read", {"path": name}),), usage=USAGE) for name in ("a", "b", "c")]
-    async with rig(tmp_path, [*files, says("done")], config=capped(1.5)) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, [*files, says("done")], config=capped(1.5)) as r:
         assert r.editor.text().endswith("done")
         asked = r.editor.permission_requests
         assert [request.tool_call.title for request in asked] == [

@@ -13,7 +13,7 @@ from tests.processes import running
 from tests.tools.kit import REGISTRY
 from tests.tools.test_contract import SOME
 
-from .kit import asks, rig, rounds
+from .kit import asks, rig, rounds, went
 
 NAMES = [entry.name for entry in REGISTRY.entries()]
 NO_FORM = {"ask_user": {"question": "Which?", "choices": ["a", "b"]}}
@@ -25,8 +25,7 @@ def arguments(name: str) -> dict:
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_wrong_arguments_are_feedback_and_ask_nobody(tmp_path, name):
-    async with rig(tmp_path, rounds(Call(name, {"invented": 1}))) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, rounds(Call(name, {"invented": 1}))) as r:
         text = r.messages(2)[-1]["content"]
         assert text.startswith("[tool_error] The arguments of ")
         assert "invented" in text

@@ -307,8 +307,7 @@ async def test_context_and_words_for_the_user_arrive_where_they_are_meant(tmp_pa
 
 async def test_a_hook_can_end_the_turn(tmp_path):
     config = hook("PreToolUse", """printf '{"continue": false, "stopReason": "enough"}'""")
-    async with rig(tmp_path, rounds(bash("touch made")), mode="auto", config=config) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, rounds(bash("touch made")), mode="auto", config=config) as r:
         assert len(r.model.requests) == 1
         assert not (r.project / "made").exists()
         assert "enough" in str(r.editor.tool_call().content)
@@ -532,8 +531,7 @@ async def test_a_compaction_can_be_refused_and_is_told(tmp_path):
 async def test_a_model_that_ends_goes_on_as_often_as_is_allowed(tmp_path):
     seen = tmp_path / "seen"
     config = "[hooks]\nmax_rounds = 2\n" + hook("Stop", keeps(seen, "echo 'run the tests' >&2; exit 2"), name="tests")
-    async with rig(tmp_path, ["one", "two", "three"], config=config) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, ["one", "two", "three"], config=config) as r:
         assert len(r.model.requests) == 3
         assert [line["stop_hook_active"] for line in told(seen)] == [False, True, True]
         assert told(seen)[0]["last_assistant_message"] == "one"

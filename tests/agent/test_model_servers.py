@@ -41,8 +41,7 @@ IMAGE_REFUSED = {
 
 @pytest.mark.parametrize("refusal", IMAGE_REFUSED.values(), ids=IMAGE_REFUSED)
 async def test_a_server_that_refuses_images_is_believed_once(tmp_path, refusal):
-    async with rig(tmp_path, [refusal, "a text", "later", "text alone"], config=FAST) as r:
-        assert (await r.editor.prompt(PICTURE)).stop_reason == "end_turn"
+    async with went(tmp_path, [refusal, "a text", "later", "text alone"], config=FAST, prompt=PICTURE) as r:
         assert r.editor.text().count("fake-model cannot see images, so they are left out.") == 1
         assert r.editor.text().endswith("a text")
         assert len(r.model.requests) == 2
@@ -56,8 +55,7 @@ async def test_a_server_that_refuses_images_is_believed_once(tmp_path, refusal):
 
 async def test_a_bad_image_is_no_sign_that_a_model_sees_none(tmp_path):
     bad = Failure(400, error("Unsupported image format: image/bmp is not supported"))
-    async with rig(tmp_path, [bad, "not seen", "seen"]) as r:
-        await r.editor.prompt(PICTURE)
+    async with went(tmp_path, [bad, "not seen", "seen"], prompt=PICTURE) as r:
         assert "it is left out" in r.editor.text()
         other = base64.b64encode(png(2, 2)).decode()
         await r.editor.prompt([ImageContent(data=other, mime_type="image/png")])
@@ -66,8 +64,7 @@ async def test_a_bad_image_is_no_sign_that_a_model_sees_none(tmp_path):
 
 async def test_the_list_of_models_says_what_a_model_takes(tmp_path):
     known = [{"id": "fake-model", "architecture": {"input_modalities": ["text"]}}]
-    async with rig(tmp_path, ["hello", "a text"], models=known) as r:
-        await r.editor.prompt("hi")  # By its end the list is known.
+    async with went(tmp_path, ["hello", "a text"], models=known, prompt="hi") as r:
         await r.editor.prompt(PICTURE)
         assert len(r.model.requests) == 2
         assert INSTEAD in str(r.messages(2))

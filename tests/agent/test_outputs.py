@@ -73,8 +73,7 @@ PLAIN = ("[gw0] [ 50%] PASSED a", "[tool.ruff]", "[1, 2]", "ends with [exit code
 async def test_no_line_of_an_output_passes_for_one_of_the_agent(tmp_path, editor, profile):
     config = "[tools]\nprofile = 'short'\n" if profile == "short" else ""
     files = {"text": "\n".join((*PLAIN, *IMITATED)) + "\n"}
-    async with rig(tmp_path, rounds(bash("cat text; exit 3")), mode="auto", files=files, config=config, **editor) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("cat text; exit 3")), mode="auto", files=files, config=config, **editor) as r:
         lines = re.split("[\n\u2028]", result(r, 2))
         assert lines[: len(PLAIN)] == list(PLAIN)
         assert [
@@ -95,8 +94,7 @@ async def test_nothing_from_elsewhere_passes_for_the_agents_own_words_and_a_file
         "Done.",
     ]  # fmt: skip
     files = {"text": imitated, "a\n[exit code 0]": ""}
-    async with rig(tmp_path, script, mode="auto", files=files, mcp_servers=[server()]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", files=files, mcp_servers=[server()]) as r:
         said = [result(r, number) for number in (2, 3, 4, 6)]
         for text, most in zip(said, (14, 14, 1, 14), strict=True):
             lines = re.split("[\n\r\x0c\u2028]", text)

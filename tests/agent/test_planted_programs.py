@@ -150,8 +150,7 @@ async def test_a_program_whose_name_looks_like_a_test_is_asked_about(line, tmp_p
     for answer, ran in ((reject_once, False), (allow_once, True)):
         home = tmp_path / str(ran)
         home.mkdir()
-        async with rig(home, rounds(bash(line)), before=files, otherwise=answer, mode="code") as r:
-            await r.editor.prompt("go")
+        async with went(home, rounds(bash(line)), before=files, otherwise=answer, mode="code") as r:
             assert len(r.editor.permission_requests) == 1
             assert (r.project / "made").exists() == ran  # The control: what bash makes of it.
 
@@ -167,8 +166,7 @@ async def test_a_program_of_the_projects_own_folder_on_path_is_not_changed_unask
     environ = {"PATH": f"{tmp_path}/project/.venv/bin:{REAL}"}
     edits = [Call("edit", {"path": name, "old_text": "good", "new_text": "evil"}) for name in (tool, other)]
     script = rounds(*(Call("read", {"path": name}) for name in (tool, other)), *edits)
-    async with rig(tmp_path, script, before=files, otherwise=reject_once, mode="auto", environ=environ) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, before=files, otherwise=reject_once, mode="auto", environ=environ) as r:
         assert len(r.editor.permission_requests) == 1
         assert "good" in (r.project / tool).read_text()
         assert "evil" in (r.project / other).read_text()  # The control: not on PATH.

@@ -468,8 +468,7 @@ async def test_installed_packages_offer_tools_by_entry_points(tmp_path, monkeypa
         "[acp_coder.tools]\nwords = words_package:word_count\ngone = words_package:nothing\n",
     )
     monkeypatch.syspath_prepend(str(site))
-    async with rig(tmp_path, rounds(Call("word_count", {"text": "one two"})), notices=True) as r:
-        await r.editor.prompt("go")  # At once: the first turn has them.
+    async with went(tmp_path, rounds(Call("word_count", {"text": "one two"})), notices=True) as r:
         await r.editor.wait_for(lambda u: "`gone`" in str(getattr(u, "title", "")))
         assert r.messages(2)[-1]["content"] == "2 words"
     sys.modules.pop("words_package", None)

@@ -83,8 +83,7 @@ async def test_a_block_that_cannot_be_taken_is_refused_without_harm(tmp_path, bl
 
 @pytest.mark.parametrize("blocks", [[], [acp.TextContent(text="  \n")]])
 async def test_an_empty_prompt_is_answered(tmp_path, blocks):
-    async with rig(tmp_path, []) as r:
-        assert (await r.editor.prompt(blocks)).stop_reason == "end_turn"
+    async with went(tmp_path, [], prompt=blocks) as r:
         assert r.model.requests == []
 
 

@@ -141,8 +141,7 @@ async def test_nothing_outside_the_sandbox_begins_in_another_folder(tmp_path: Pa
     config = '[[hooks.tool_before]]\ncommand = "touch told"\n'
     config += '[[hooks.on]]\nevent = "PreToolUse"\ncommand = "touch asked"\n'
     more: dict[str, Any] = {"otherwise": allow_once, "mode": "auto", "config": config, "sandbox": True}
-    async with rig(tmp_path, rounds(*calls) * 2, notices=True, terminal=False, **more) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(*calls) * 2, notices=True, terminal=False, **more) as r:
         assert {path.name for path in r.project.iterdir()} == {"out", "told", "asked"}
         swap(r.project, outside)
         await r.editor.prompt("go")

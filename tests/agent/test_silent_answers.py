@@ -10,7 +10,7 @@ import pytest
 from acp_agent.errors import PeerError
 from acp_agent.testing.fake_model import Answer, Call, RawAnswer
 
-from .kit import rig
+from .kit import rig, went
 
 NUDGE = "The last answer was empty"
 
@@ -55,8 +55,7 @@ SILENT = {
 async def test_it_is_asked_for_again_then_with_a_nudge_then_told(tmp_path, name):
     api, silent, what = SILENT[name]
     script = [silent, silent, "Done.", silent, silent, silent, "Here again."]
-    async with rig(tmp_path, script, environ={"ACP_CODER_API": api} if api else {}) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, script, environ={"ACP_CODER_API": api} if api else {}) as r:
         assert r.editor.text().strip() == "Done."
         first, second, third = [each.body for each in r.model.requests]
         assert second == first
@@ -73,16 +72,14 @@ async def test_so_it_is_after_a_result_and_where_a_text_announces_a_call(tmp_pat
         Answer(tool_calls=(Call("bash", {"command": "echo one"}),)), chat("stop"),
         chat("tool_calls", content="I look at it."), "Done.",
     ]  # fmt: skip
-    async with rig(tmp_path, script, mode="auto") as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, script, mode="auto") as r:
         assert len(r.model.requests) == 4
         assert r.editor.text() == "I look at it.Done."
         assert "was announced" in json.dumps(r.model.requests[3].body["messages"][-1])
 
 
 async def test_another_model_goes_on_where_one_says_nothing(tmp_path):
-    async with rig(tmp_path, [chat("stop")] * 3 + ["I do."], config='[agent]\nfallback_models = ["b"]\n') as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, [chat("stop")] * 3 + ["I do."], config='[agent]\nfallback_models = ["b"]\n') as r:
         assert r.editor.text().endswith("I do.")
         assert r.model.requests[3].body["model"] == "b"
 
@@ -107,8 +104,7 @@ async def test_what_a_server_says_in_place_of_an_answer_is_shown(tmp_path, api):
 
 async def test_an_input_that_is_too_long_is_shortened_wherever_the_server_says_so(tmp_path):
     too_long = RawAnswer(chunks=(b'{"choices":null,"error_message":"Input is too long"}',))
-    async with rig(tmp_path, ["One.", "Two.", too_long, "A summary.", "Three."]) as r:
-        await r.editor.prompt("word " * 3000)
+    async with went(tmp_path, ["One.", "Two.", too_long, "A summary.", "Three."], prompt="word " * 3000) as r:
         await r.editor.prompt("again")
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         assert r.editor.text().endswith("Three.")
@@ -117,6 +113,5 @@ async def test_an_input_that_is_too_long_is_shortened_wherever_the_server_says_s
 
 async def test_words_beside_an_answer_are_no_complaint(tmp_path):
     answer = {"message": "queued", "choices": [{"index": 0, "delta": {"content": "Fine."}, "finish_reason": "stop"}]}
-    async with rig(tmp_path, [events({"message": "queued"}, answer, "[DONE]")]) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, [events({"message": "queued"}, answer, "[DONE]")]) as r:
         assert r.editor.text() == "Fine."

@@ -37,8 +37,7 @@ async def test_edit_and_bash_work_with_every_mix_of_capabilities(tmp_path, mix):
         ),
         Answer(text="done"),
     ]
-    async with rig(tmp_path, script, **mix, files={"a.txt": "one\n"}) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, script, **mix, files={"a.txt": "one\n"}) as r:
         read, edit, ran = r.editor.tool_calls().values()
         for call in (read, edit, ran):
             call.assert_finished("completed")
@@ -181,8 +180,7 @@ async def test_a_terminal_that_cannot_be_created_falls_back_to_local(tmp_path, b
 @pytest.mark.parametrize("method", ["terminal/wait_for_exit", "terminal/output", "terminal/release"])
 @pytest.mark.parametrize("bad", [AnswersError(-32603, "lost"), AnswersGarbage()], ids=["error", "garbage"])
 async def test_a_misbehaving_terminal_fails_at_most_its_call(tmp_path, method, bad):
-    async with rig(tmp_path, calls(bash("echo hi")), misbehave={method: bad}) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, calls(bash("echo hi")), misbehave={method: bad}) as r:
         r.editor.assert_tool_calls_finished()
 
 
@@ -190,8 +188,7 @@ async def test_a_misbehaving_terminal_fails_at_most_its_call(tmp_path, method, b
 async def test_a_client_that_never_answers_holds_nothing_up_for_ever(tmp_path, method):
     config = "[limits]\nclient_timeout = 0.3\nkill_timeout = 0.3\n"
     script = calls(Call("write", {"path": "n.txt", "content": "x"}), Call("read", {"path": "n.txt"}), bash("echo hi"))
-    async with rig(tmp_path, script, misbehave={method: NeverAnswers()}, config=config) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, script, misbehave={method: NeverAnswers()}, config=config) as r:
         r.editor.assert_tool_calls_finished()
 
 
@@ -275,8 +272,7 @@ async def test_clients_with_quirks_still_read_and_write(tmp_path, quirk):
 
 async def test_a_client_error_on_write_fails_the_call_and_not_the_turn(tmp_path):
     script = calls(Call("write", {"path": "n.txt", "content": "x"}))
-    async with rig(tmp_path, script, misbehave={"fs/write_text_file": AnswersError(-32603, "read-only buffer")}) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, script, misbehave={"fs/write_text_file": AnswersError(-32603, "read-only buffer")}) as r:
         r.editor.tool_call().assert_finished("failed")
         assert "read-only buffer" in r.editor.tool_call().text()
         assert not (r.project / "n.txt").exists()

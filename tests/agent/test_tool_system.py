@@ -156,8 +156,7 @@ async def test_three_rounds_with_the_same_output_end_the_turn(tmp_path):
 
 
 async def test_changes_that_succeed_without_a_word_are_no_doom_loop(tmp_path):
-    async with rig(tmp_path, rounds(*(bash(f"touch f{number}") for number in range(5))), mode="auto") as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, rounds(*(bash(f"touch f{number}") for number in range(5))), mode="auto") as r:
         assert (r.project / "f4").exists()
 
 
@@ -265,8 +264,7 @@ async def test_a_hook_that_fails_is_reported_once_and_the_call_goes_on(tmp_path)
 
 async def test_a_hook_that_hangs_is_killed_after_its_timeout(tmp_path):
     config = "[[hooks.tool_after]]\ncommand = 'sleep 600'\ntimeout = 0.1\n"
-    async with rig(tmp_path, rounds(Call("list_directory", {})), config=config) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, rounds(Call("list_directory", {})), config=config) as r:
         assert "ran longer than 0.1 s" in said(r)
 
 
@@ -316,8 +314,7 @@ async def test_a_question_is_a_form_where_the_editor_has_forms(tmp_path, choices
     "content", [None, {}, {"answer": "green"}, {"answer": 5}, {"answer": ["red", "green"]}, {"other": " x "}], ids=str
 )
 async def test_what_a_form_gives_is_checked_again(tmp_path, content):
-    async with rig(tmp_path, rounds(ASK), elicitation=form(content)) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, rounds(ASK), elicitation=form(content)) as r:
         answered = {"['red', 'green']": "red", " x ": "x"}.get(str(next(iter((content or {}).values()), "")))
         declined = "The user declined to answer. Continue with what you know, or state your assumptions."
         assert results(r, 2) == [f"The user answered: {answered}" if answered else declined]
@@ -335,8 +332,7 @@ async def test_without_forms_a_question_with_choices_is_asked_like_a_permission(
 
 
 async def test_without_forms_and_choices_the_question_ends_the_turn_and_the_next_prompt_answers(tmp_path):
-    async with rig(tmp_path, [asks(Call("ask_user", {"question": "What name?"})), "thanks"]) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, [asks(Call("ask_user", {"question": "What name?"})), "thanks"]) as r:
         assert "What name?" in said(r)
         assert len(r.model.requests) == 1
         await r.editor.prompt("Ada")
@@ -344,8 +340,7 @@ async def test_without_forms_and_choices_the_question_ends_the_turn_and_the_next
 
 
 async def test_a_question_nobody_answers_ends_by_its_timeout(tmp_path):
-    async with rig(tmp_path, rounds(ASK), elicitation=never, config="[tools]\nask_timeout = 0.05\n") as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, rounds(ASK), elicitation=never, config="[tools]\nask_timeout = 0.05\n") as r:
         assert "No answer in time" in results(r, 2)[0]
 
 
@@ -455,8 +450,7 @@ async def test_without_any_tool_no_tools_are_sent_and_a_call_is_told_why_it_is_n
 async def test_a_model_without_tool_calls_works_by_fenced_blocks(tmp_path):
     block = '```tool\n{"name": "write", "arguments": {"path": "a.txt", "content": "made"}}\n```\n'
     script = [f"I write.\n{block}It is written.", "```bash\ncat a.txt\n```\n", "It says made."]
-    async with rig(tmp_path, script, config="[providers.default]\ntool_calling = 'fenced'\n", mode="auto") as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, script, config="[providers.default]\ntool_calling = 'fenced'\n", mode="auto") as r:
         assert "tools" not in r.request(1)
         assert "<tools>" in r.messages(1)[0]["content"]
         write, ran = r.editor.tool_calls().values()
@@ -476,8 +470,7 @@ async def test_a_model_without_tool_calls_works_by_fenced_blocks(tmp_path):
 
 async def test_a_server_that_refuses_tools_is_asked_again_in_blocks(tmp_path):
     refusal = Failure(400, {"error": {"message": "gemma does not support tools"}})
-    async with rig(tmp_path, [refusal, "```bash\necho hi\n```\n", "done"], mode="auto") as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, [refusal, "```bash\necho hi\n```\n", "done"], mode="auto") as r:
         (call,) = r.editor.tool_calls().values()
         call.assert_finished("completed")
         assert call.raw_output["stdout"] == "hi\n"
@@ -488,8 +481,7 @@ async def test_a_server_that_refuses_tools_is_asked_again_in_blocks(tmp_path):
 
 async def test_calls_behind_an_open_question_are_not_run(tmp_path):
     question, write = Call("ask_user", {"question": "Delete all?"}), Call("write", {"path": "x", "content": "x"})
-    async with rig(tmp_path, [asks(question, write), "ok"], mode="auto") as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, [asks(question, write), "ok"], mode="auto") as r:
         assert not (r.project / "x").exists()
         asked, written = r.editor.tool_calls().values()
         asked.assert_finished("completed")

@@ -262,8 +262,7 @@ async def test_the_question_names_what_is_covered_and_what_is_not(tmp_path):
         put(project / "lib/run.py", "pass\n")
         put(project / ".claude/settings.json", settings(command))
 
-    async with rig(tmp_path, before=files) as r:
-        await r.editor.prompt("/trust")
+    async with went(tmp_path, before=files, prompt="/trust") as r:
         listed = [line[2:] for line in r.editor.text().splitlines() if line.startswith("- ")]
         covered = [
             ".claude/settings.json", f"{HOOKS}/check", f"python -> {os.path.realpath(sys.executable)}", "lib/run.py",

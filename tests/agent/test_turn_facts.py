@@ -192,8 +192,7 @@ async def test_what_changed_while_others_ran_is_ascribed_to_no_command(tmp_path)
     def gate(project: Path) -> None:
         os.mkfifo(project / "gate")
 
-    async with rig(tmp_path, script, mode="auto", before=gate) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", before=gate) as r:
         assert "mine" not in last_tool(r, 3)
         await anyio.to_thread.run_sync((r.project / "gate").write_text, "go")
         await r.editor.prompt("/clear")

@@ -21,7 +21,7 @@ from acp_agent.loop.calls.runner import Calls
 from acp_agent.mcp.base import McpError
 from acp_agent.mcp.mcp_servers import MOST_ASKS
 from acp_agent.proxying import MOST_LOOKUPS, Lookups
-from tests.agent.kit import Answer, Call, asks, bash, refused, results, rig, rounds
+from tests.agent.kit import Answer, Call, asks, bash, refused, results, rig, rounds, went
 from tests.mcp.kit import HERE, kept, raw
 from tests.waits import until
 
@@ -42,8 +42,7 @@ async def test_commands_and_servers_of_a_session_are_counted_together(tmp_path: 
 
 async def test_what_a_command_has_taken_is_given_back_however_it_ends(tmp_path: Path) -> None:
     calls = (bash("exit 3"), bash("sleep 60", timeout=0.2), bash("sleep 60", background=True), bash("echo works"))
-    async with rig(tmp_path, rounds(*calls), mode="auto", config="[limits]\nmax_programs_per_session = 1\n") as made:
-        await made.editor.prompt("go")
+    async with went(tmp_path, rounds(*calls), mode="auto", config="[limits]\nmax_programs_per_session = 1\n") as made:
         assert "works" in results(made)[-1]
     assert (shares.PROGRAMS.taken, shares.COMMANDS.taken) == (0, 0)
 
@@ -116,8 +115,7 @@ async def test_calls_that_only_read_run_together_but_not_all_at_once(tmp_path: P
     script: list[Answer | str] = [
         asks(*(Call("grep", {"pattern": f"x{number}"}) for number in range(9))), Answer(text="done"),
     ]  # fmt: skip
-    async with rig(tmp_path, script, files={"a": "x1"}, config="[tools]\nmax_parallel_calls = 3\n") as made:
-        await made.editor.prompt("go")
+    async with went(tmp_path, script, files={"a": "x1"}, config="[tools]\nmax_parallel_calls = 3\n") as made:
         assert len(results(made)) == 9
     assert at_a_time == [0, 3]
 

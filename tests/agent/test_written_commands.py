@@ -345,8 +345,7 @@ async def test_that_is_said_in_the_session_and_holds(tmp_path):
     text = "---\ndescription: Looks: here\nmode: reads\n---\nLook.\n"
     script = [Answer(tool_calls=(Call("delegate", {"task": "go", "agent": "looker"}),)), "Looked.", "Done."]
     put(tmp_path / "project/.agents/agents/looker.md", text)
-    async with rig(tmp_path, script, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto") as r:
         assert "The sub-agent `looker` (project) may only read: there is no mode `reads`." in r.editor.text()
         offered = {tool["function"]["name"] for tool in r.model.requests[1].body["tools"]}
         assert "read" in offered

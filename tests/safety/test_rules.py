@@ -198,6 +198,21 @@ def test_the_trace_names_the_rule_and_its_place() -> None:
     assert found[0].denial(found[1]).rule == "policy"  # the rest goes to the audit log only
 
 
+def test_a_rule_that_cannot_be_read_denies_every_call_of_its_tools() -> None:
+    made = policy(PolicyRule("allow", "bash", args_match="(("))
+    assert "not a regular expression" in made.trouble[0]
+    assert decided(made, subject("bash", "ls")) == "deny" and decided(made, subject("read")) == "allow"
+
+
+def test_more_rules_or_longer_patterns_than_there_may_be_deny_everything() -> None:
+    many = (PolicyRule("allow", "read"),) * (MAX_POLICY_RULES // 2 + 1)
+    long = policy(PolicyRule("deny", "bash", args_match="ä" * 600))
+    assert "1024 bytes" in long.trouble[0]
+    for made in (long, policy(*many, more=many)):
+        assert made.trouble and decided(made, subject("read")) == "deny"
+    assert decided(policy(PolicyRule("deny", "bash", args_match="a" * 1024)), subject("read")) == "allow"
+
+
 def test_hidden_is_what_a_policy_always_denies_to_a_tool() -> None:
     made = policy(
         PolicyRule("allow", "read", paths=["*/open/*"]), PolicyRule("deny", "read", paths=["*/a"]),
@@ -206,27 +221,6 @@ def test_hidden_is_what_a_policy_always_denies_to_a_tool() -> None:
     )  # fmt: skip
     assert made.hidden_paths("read") == ["*/a", "*/d"]
     assert made.denied_paths() == ["*/a", "*/b", "*/c", "*/d"]
-
-
-def test_a_rule_that_cannot_be_read_denies_every_call_of_its_tools() -> None:
-    made = policy(PolicyRule("allow", "bash", args_match="(("))
-    assert "not a regular expression" in made.trouble[0]
-    assert decided(made, subject("bash", "ls")) == "deny"
-    assert decided(made, subject("read")) == "allow"
-
-
-def test_more_rules_than_there_may_be_deny_everything() -> None:
-    many = tuple(PolicyRule("allow", "read") for _ in range(MAX_POLICY_RULES // 2 + 1))
-    made = policy(*many, more=many)
-    assert made.trouble
-    assert decided(made, subject("read")) == "deny"
-
-
-def test_a_pattern_of_more_than_1024_bytes_denies_everything() -> None:
-    long = policy(PolicyRule("deny", "bash", args_match="ä" * 600))
-    assert "1024 bytes" in long.trouble[0]
-    assert decided(long, subject("read")) == "deny"
-    assert decided(policy(PolicyRule("deny", "bash", args_match="a" * 1024)), subject("read")) == "allow"
 
 
 # --- scoped ------------------------------------------------------------------------------------------------------

@@ -10,12 +10,14 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import anyio
+import pytest
 from msgspec.structs import replace
 
 from acp_agent.config.compaction_settings import CompactionConfig
 from acp_agent.config.language_settings import LspConfig
 from acp_agent.config.model import BashConfig, FilesConfig, ToolsConfig
 from acp_agent.credentials.redactor import Redactor
+from acp_agent.errors import ToolError
 from acp_agent.executors.base import Command, Executor, OutputChunk, Process
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.shell_state import last_cwd
@@ -228,6 +230,11 @@ class Bench:
         tool = REGISTRY.tool(name)
         preview = await self.preview(name, **arguments)
         return shown(await tool.run(tool.parse(arguments), self.ctx, preview), self.config)
+
+    async def fails(self, words: str, name: str, **arguments: Any) -> None:
+        """Calls a tool that has to fail in these words, an expression."""
+        with pytest.raises(ToolError, match=words or None):
+            await self.call(name, **arguments)
 
 
 def shown(result: ToolResult, config: ToolsConfig) -> ToolResult:

@@ -198,8 +198,7 @@ async def test_the_background_may_be_switched_off(how: dict[str, Any], tmp_path:
 
 @pytest.mark.parametrize("name", ["bash_output", "bash_kill"])
 async def test_a_run_nobody_knows_is_told_in_words(on: Bench, name: str) -> None:
-    with pytest.raises(ToolError, match="no background command with the run_id 'x'.*Known are: none"):
-        await on.call(name, run_id="x")
+    await on.fails("no background command with the run_id 'x'.*Known are: none", name, run_id="x")
 
 
 # --- terminals ---------------------------------------------------------------------------------------------------

@@ -30,8 +30,7 @@ async def test_memories_of_another_folder_are_not_found_but_those_for_everywhere
     await on.call("memory_store", key="all", content="word", everywhere=True)
     text = (await on.call("memory_recall", query="word")).text
     assert "theirs" not in text and "- all (core, all projects, " in text
-    with pytest.raises(ToolError, match="no memory `all`"):
-        await on.call("memory_forget", key="all")
+    await on.fails("no memory `all`", "memory_forget", key="all")
     await on.call("memory_forget", key="all", everywhere=True)
 
 
@@ -44,8 +43,7 @@ async def test_five_memories_are_given_unless_more_are_asked_for(on):
 
 async def test_a_memory_that_is_too_long_is_refused_and_nothing_is_lost(on):
     await on.call("memory_store", key="k", content="short")
-    with pytest.raises(ToolError, match="the maximum is 10000"):
-        await on.call("memory_store", key="k", content="x" * 10_001)
+    await on.fails("the maximum is 10000", "memory_store", key="k", content="x" * 10_001)
     assert "short" in (await on.call("memory_recall", query="short")).text
 
 
@@ -70,8 +68,7 @@ async def test_wrong_times_and_ids_and_too_many_are_told(on):
         await on.preview("schedule_add", timing="tomorrow", prompt="x")
     with pytest.raises(ToolError, match="too often"):
         await on.preview("schedule_add", timing="5s", prompt="x")
-    with pytest.raises(ToolError, match="no schedule nope; it has none"):
-        await on.call("schedule_remove", id="nope")
+    await on.fails("no schedule nope; it has none", "schedule_remove", id="nope")
     for _ in range(ToolsConfig().schedule.max_schedules):
         on.schedules.add(str(on.folder), "1h", "x", 1.0, "code")
     with pytest.raises(ToolError, match="which is the maximum"):

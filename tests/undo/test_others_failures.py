@@ -155,17 +155,6 @@ def test_a_socket_that_was_removed_is_named_as_lost(bench: Bench) -> None:
     assert [conflict.why for conflict in plan.conflicts] == ["it cannot be made again: it is no file"]
 
 
-def test_what_the_user_changed_since_is_a_conflict_and_left_alone(bench: Bench) -> None:
-    (bench.project / "a").write_text("1\n2\n3\n4\n5\n")
-    bench.by_command("sed -i s/2/two/ a")
-    (bench.project / "a").write_text("1\ntwo\n3\n4\nfive\n")
-    plan = bench.take_back(bench.operations())
-    assert (bench.project / "a").read_text() == "1\ntwo\n3\n4\nfive\n"
-    assert [conflict.mergeable for conflict in plan.conflicts] == [True]
-    bench.take_back(bench.operations(), merging=True)
-    assert (bench.project / "a").read_text() == "1\n2\n3\n4\nfive\n"
-
-
 def test_what_the_user_changed_between_two_commands_is_not_lost(bench: Bench) -> None:
     (bench.project / "a").write_text("a\n")
     bench.by_command("echo b >> a")
