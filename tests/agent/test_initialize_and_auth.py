@@ -149,12 +149,6 @@ async def test_other_methods_cannot_be_authenticated_here(tmp_path, method_id):
             await editor.request("authenticate", {"methodId": method_id})
 
 
-@on_stdio
-async def test_requests_before_initialize_are_answered(tmp_path):
-    async with connect(environ_for(tmp_path, "http://localhost:1/v1")) as (editor, _):
-        assert (await editor.request("session/list", {}))["sessions"] == []
-
-
 async def test_a_second_initialize_leaves_sessions_alone(tmp_path):
     async with rig(tmp_path, ["ok"]) as r:
         await r.editor.start()
@@ -162,11 +156,12 @@ async def test_a_second_initialize_leaves_sessions_alone(tmp_path):
 
 
 @on_stdio
-@pytest.mark.parametrize("method", ["session/archive", "_vendor/thing", "nonsense", "session/cancelled"])
-async def test_unknown_methods_are_not_found(tmp_path, method):
+async def test_requests_before_initialize_are_answered_and_unknown_methods_are_not_found(tmp_path):
     async with connect(environ_for(tmp_path, "http://localhost:1/v1")) as (editor, _):
-        with refused(-32601):
-            await editor.request(method, {})
+        assert (await editor.request("session/list", {}))["sessions"] == []
+        for method in ("session/archive", "_vendor/thing", "nonsense", "session/cancelled"):
+            with refused(-32601):
+                assert not await editor.request(method, {}), method
 
 
 async def test_unknown_notifications_are_ignored(tmp_path):

@@ -78,6 +78,8 @@ async def test_a_block_that_cannot_be_taken_is_refused_without_harm(tmp_path, bl
     async with rig(tmp_path, ["ok"]) as r:
         with refused(-32602, words):
             await r.editor.prompt([block])
+        with refused(-32002):
+            await r.editor.prompt("hi", session_id="nope")
         assert (await r.editor.prompt("hi")).stop_reason == "end_turn"
 
 
@@ -87,13 +89,14 @@ async def test_an_empty_prompt_is_answered(tmp_path, blocks):
         assert r.model.requests == []
 
 
-@pytest.mark.parametrize(("answer", "reason"), [
-    (Answer(text="cut", finish="length"), "max_tokens"),
-    (Answer(text="", refusal="no", finish="content_filter"), "refusal"), (Answer(text="x", finish="stop"), "end_turn"),
+@pytest.mark.parametrize(("answer", "reason", "words"), [
+    (Answer(text="cut", finish="length"), "max_tokens", 'at 5 tokens (`agent.max_output_tokens`). Say "continue"'),
+    (Answer(text="", refusal="no", finish="content_filter"), "refusal", ""),
+    (Answer(text="x", finish="stop"), "end_turn", "x"),
 ])  # fmt: skip
-async def test_finish_reasons_become_stop_reasons(tmp_path, answer, reason):
-    async with rig(tmp_path, [answer]) as r:
-        assert (await r.editor.prompt("hi")).stop_reason == reason
+async def test_finish_reasons_become_stop_reasons_and_a_cut_answer_says_how_to_go_on(tmp_path, answer, reason, words):
+    async with went(tmp_path, [answer], ends=reason, prompt="hi") as r:
+        assert words in r.editor.text()
 
 
 async def test_a_turn_goes_on_for_many_rounds_and_its_limit_is_told_to_user_and_model(tmp_path):
@@ -133,11 +136,6 @@ async def test_a_call_that_the_limit_of_an_answer_cut_in_two_is_told_as_that(tmp
         assert "_invalid" not in sent and "half of" not in sent
 
 
-async def test_an_answer_cut_by_its_length_says_how_to_go_on(tmp_path):
-    async with went(tmp_path, [Answer(text="cut", finish="length")], prompt="hi") as r:
-        assert 'was cut off at 5 tokens (`agent.max_output_tokens`). Say "continue"' in r.editor.text()
-
-
 @pytest.mark.parametrize("unit", ["I will now read the file.\n", "na ", "-"])
 async def test_a_model_that_babbles_is_stopped(tmp_path, unit):
     async with rig(tmp_path, [Answer(text=("Well: ", *[unit * 20] * 4000), repeat=True)]) as r:
@@ -149,13 +147,13 @@ async def test_a_model_that_babbles_is_stopped(tmp_path, unit):
         assert kept.startswith("Well: ") and len(kept) < len(said) - 7_000, "it does not read all of it again"
 
 
-async def test_usage_is_reported_after_each_model_call(tmp_path):
-    script = [
-        Answer(tool_calls=(Call("list_directory", {}),), usage=Usage(100, 10)), Answer(text="ok", usage=Usage(200, 20)),
-    ]  # fmt: skip
-    async with went(tmp_path, script, prompt="hi") as r:
-        used = [u.used for u in r.editor.updates[r.editor.session_id] if isinstance(u, acp.UsageUpdate)]
-        assert used == [110, 220]
+async def test_usage_is_reported_after_each_model_call_with_the_window_that_the_server_tells(tmp_path):
+    look = Answer(tool_calls=(Call("list_directory", {}),), usage=Usage(100, 10))
+    script = [look, Answer(text="ok", usage=Usage(200, 20)), "two"]
+    async with went(tmp_path, script, models=[{"id": "fake-model", "context_length": 4096}], prompt="hi") as r:
+        await r.editor.prompt("again")  # the first did not wait for the list of models
+        told = [u for u in r.editor.updates[r.editor.session_id] if isinstance(u, acp.UsageUpdate)]
+        assert [u.used for u in told][:2] == [110, 220] and told[-1].size == 4096
 
 
 async def test_usage_is_estimated_where_the_server_tells_none(tmp_path):
@@ -163,13 +161,6 @@ async def test_usage_is_estimated_where_the_server_tells_none(tmp_path):
         update = await r.editor.wait_for(lambda u: isinstance(u, acp.UsageUpdate))
         assert update.used > 0
         assert update.size == 128_000
-
-
-async def test_the_context_window_is_the_one_the_server_tells(tmp_path):
-    async with went(tmp_path, ["one", "two"], models=[{"id": "fake-model", "context_length": 4096}], prompt="hi") as r:
-        await r.editor.prompt("again")  # the first did not wait for the list of models
-        sizes = [u.size for u in r.editor.updates[r.editor.session_id] if isinstance(u, acp.UsageUpdate)]
-        assert sizes[-1] == 4096
 
 
 async def test_the_title_comes_from_the_first_prompt_only(tmp_path):
@@ -240,12 +231,6 @@ async def test_lone_surrogates_are_replaced(tmp_path):
         await r.editor.send_line(line.replace("SESSION", r.editor.session_id).encode())
         await r.editor.wait_until(lambda: [m for m in r.editor.lines("from_agent") if m.get("id") == "s"])
         assert r.messages(1)[1]["content"] == "a\ufffd b"
-
-
-async def test_a_prompt_to_an_unknown_session_is_an_error(tmp_path):
-    async with rig(tmp_path, []) as r:
-        with refused(-32002):
-            await r.editor.prompt("hi", session_id="nope")
 
 
 async def test_an_image_that_no_model_takes_is_words_and_the_user_is_told(tmp_path):

@@ -174,16 +174,12 @@ def text(words: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("asked", "answered"), [(2, 2), (99, 2), (1, 1)])
-async def test_v2_init_2_the_highest_version_at_or_below_the_one_that_is_asked_for(tmp_path, asked, answered) -> None:
-    async with place(tmp_path) as here, here.client() as client:
-        assert (await client.initialize(asked))["protocolVersion"] == answered
-
-
-async def test_v2_init_3_none_below_is_an_error_and_the_client_may_ask_again(tmp_path: Path) -> None:
+async def test_v2_init_2_and_3_the_highest_version_at_or_below_the_one_that_is_asked_for(tmp_path, asked, answered):
+    """None below is an error, and the client may ask again."""
     async with place(tmp_path) as here, here.client() as client:
         error = await client.initialize(0)
         assert (error["code"], error["data"]) == (-32022, {"requested": 0, "supported": [1, 2]})
-        assert (await client.initialize(1))["protocolVersion"] == 1
+        assert (await client.initialize(asked))["protocolVersion"] == answered
 
 
 async def test_v2_init_4_to_11_the_answer_has_objects_and_no_marker_of_v1(tmp_path: Path) -> None:
@@ -415,19 +411,17 @@ async def test_v2_can_3_and_5_a_cancel_withdraws_the_question_itself(tmp_path: P
         assert not (here.project / "made").exists()
 
 
-async def test_v2_can_7_single_items_are_not_cancelled(tmp_path: Path) -> None:
-    async with place(tmp_path) as here, here.session() as (client, session):
-        assert (await client.refused("tool_call/cancel", sessionId=session, toolCallId="x"))["code"] == -32602
-        assert (await client.refused("terminal/cancel", sessionId=session, terminalId="x"))["code"] == -32602
-
-
 # --- sessions ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["session/load", "session/set_mode", "authenticate", "logout", "session/fork"])
-async def test_methods_of_v1_are_gone(tmp_path: Path, method: str) -> None:
+async def test_v2_can_7_methods_of_v1_are_gone_and_single_items_are_not_cancelled(tmp_path: Path) -> None:
     async with place(tmp_path) as here, here.session() as (client, session):
-        assert (await client.refused(method, sessionId=session, cwd=str(here.project)))["code"] == -32601
+        for method in ("session/load", "session/set_mode", "authenticate", "logout", "session/fork"):
+            error = await client.refused(method, sessionId=session, cwd=str(here.project))
+            assert error["code"] == -32601, method
+        for method, params in (("tool_call/cancel", {"toolCallId": "x"}), ("terminal/cancel", {"terminalId": "x"})):
+            error = await client.refused(method, sessionId=session, **params)
+            assert error["code"] == -32602, "v2-can-7: single items are not cancelled"
 
 
 @pytest.mark.parametrize(("replay", "code"), [
@@ -492,18 +486,12 @@ async def test_v2_cfg_options_have_types_and_the_mode_is_one(tmp_path: Path) -> 
         ] == -32602
 
 
-@pytest.mark.parametrize(
-    "server", [{"type": "sse", "name": "a", "url": "http://x"}, {"name": "a", "command": "/bin/a"}, 7]
-)
-async def test_v2_mcp_1_servers_of_unknown_types_are_refused(tmp_path: Path, server: Any) -> None:
+async def test_v2_mcp_1_servers_of_unknown_types_are_refused_and_their_lists_may_be_left_out(tmp_path: Path) -> None:
     async with place(tmp_path) as here, here.client() as client:
         await client.initialize()
-        assert (await client.refused("session/new", cwd=str(here.project), mcpServers=[server]))["code"] == -32602
-
-
-async def test_v2_mcp_1_lists_of_a_server_may_be_left_out(tmp_path: Path) -> None:
-    async with place(tmp_path) as here, here.client() as client:
-        await client.initialize()
+        for server in ({"type": "sse", "name": "a", "url": "http://x"}, {"name": "a", "command": "/bin/a"}, 7):
+            error = await client.refused("session/new", cwd=str(here.project), mcpServers=[server])
+            assert error["code"] == -32602, server
         servers = [{"type": "stdio", "name": "a", "command": "/bin/true"}]
         assert (await client.ask("session/new", cwd=str(here.project), mcpServers=servers))["sessionId"]
 
