@@ -134,7 +134,7 @@ class Place:
 
     @asynccontextmanager
     async def client(self, answers: Callable[[dict[str, Any]], Any] | None = None) -> AsyncIterator[Client]:
-        flags = {"tools.sandbox.disabled": "true", "protocol.v2": "true"}
+        flags = {"tools.sandbox.disabled": "true", "protocol.v2": "true", "providers.default.max_retries": "0"}
         async with in_memory(Opening(self.environ, flags)) as (transport, _), anyio.create_task_group() as tasks:
             client = Client(transport, answers)
             tasks.start_soon(client.run)
