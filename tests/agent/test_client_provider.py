@@ -21,6 +21,12 @@ TOKEN = "gw-not-a-real-token-1234"
 CONFIG = "[protocol]\nunstable = true\n"
 
 
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is tried again: the settings of a provider that the client has set are the defaults."""
+    monkeypatch.setattr("acp_agent.llm.transport.retry.next_delay", lambda *_: None)
+
+
 @asynccontextmanager
 async def client(
     tmp_path: Path, base_url: str = REMOTE, config: str = CONFIG, **more: Any
@@ -99,6 +105,7 @@ async def test_off_it_is_not_there(tmp_path: Path) -> None:
                 await editor.request(f"providers/{method}", params)
 
 
+@pytest.mark.usefixtures("at_once")
 async def test_a_gateway_far_away_needs_no_key_and_none_of_the_users_is_sent_there(tmp_path: Path) -> None:
     """Keys under the name that the client's provider has, too."""
     config = f'{CONFIG}[providers.client]\napi_key = "sk-of-the-user-1234567"\nmodels = ["mine"]\n'
@@ -114,6 +121,7 @@ async def test_a_gateway_far_away_needs_no_key_and_none_of_the_users_is_sent_the
             await prompted(editor, tmp_path, model, baseUrl=far)
 
 
+@pytest.mark.usefixtures("at_once")
 async def test_no_other_provider_stands_in_for_it(tmp_path: Path) -> None:
     async with FakeModel([]) as other, FakeModel([Failure(500, {"error": {"message": "broken"}})] * 2) as model:
         config = f'{CONFIG}[agent]\nfallback_models = ["other/a", "b"]\n[providers.other]\n'
