@@ -122,15 +122,14 @@ def test_the_default_is_the_one_that_is_meant(environ, config, provider, models,
     assert known_models(loaded) == models
 
 
-def test_a_provider_that_nobody_knows_is_not_made_up(tmp_path):
-    loaded = config_of(tmp_path, ACP_CODER_PROVIDER="nobody")
-    assert loaded.settings.provider("nobody") is None
-
-
-def test_a_key_says_from_which_variable_it_is(tmp_path):
+def test_a_key_says_from_which_variable_it_is_and_a_cloud_needs_none(tmp_path):
     loaded = config_of(tmp_path, GOOGLE_API_KEY="x")
     assert loaded.settings.providers["google"].api_key_env == "GOOGLE_API_KEY"
     assert "GOOGLE_API_KEY" in loaded.origin("providers.google.base_url")
+    config = config_of(tmp_path, AWS_REGION="eu-west-1", OPENAI_MODEL="bedrock/us.anthropic.claude-x")
+    assert (config.settings.chosen_provider, needs_login(merge(list(config.layers)))) == ("bedrock", False)
+    unknown = config_of(tmp_path, ACP_CODER_PROVIDER="nobody")
+    assert unknown.settings.provider("nobody") is None, "it is not made up"
 
 
 def test_each_row_is_complete():
@@ -315,12 +314,6 @@ def test_a_variable_never_leads_to_another_host(value):
             assert not base_url or host_of(complete_base_url(base_url)).endswith(end)
         except ConfigError:
             pass  # Refused before anything is sent.
-
-
-def test_a_cloud_needs_no_key(tmp_path):
-    home = {"HOME": str(tmp_path), "ACP_CODER_KEYRING": "0", "AWS_REGION": "eu-west-1"}
-    config = load_config({**home, "OPENAI_MODEL": "bedrock/us.anthropic.claude-x"})
-    assert (config.settings.chosen_provider, needs_login(merge(list(config.layers)))) == ("bedrock", False)
 
 
 async def test_a_known_provider_is_there_when_a_fallback_names_it_beside_configured_ones(tmp_path, monkeypatch):

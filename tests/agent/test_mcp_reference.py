@@ -9,7 +9,7 @@ import sys
 from acp_agent.client.permissions import allow_always
 from acp_agent.schema.acp import McpServerStdio
 from acp_agent.testing.fake_model import Call
-from tests.agent.kit import agent_rig, rounds, went
+from tests.agent.kit import rounds, went
 
 
 def reference(name: str, *args: str) -> McpServerStdio:
@@ -27,11 +27,8 @@ async def test_the_git_server_works_in_the_sessions_repository_alone(tmp_path):
         Call("mcp_git_git_status", {"repo_path": here}), Call("mcp_git_git_status", {"repo_path": str(elsewhere)}),
         Call("mcp_git_git_commit", {"repo_path": here}),
     )  # fmt: skip
-    async with agent_rig(tmp_path, script, otherwise=allow_always) as r:
-        assert str(r.project) == here
-        (r.project / "new.txt").write_text("new\n")
-        await r.editor.new_session(r.project, mcp_servers=[reference("git", "--repository", here)])
-        await r.editor.prompt("go")
+    more = {"files": {"new.txt": "new\n"}, "mcp_servers": [reference("git", "--repository", here)]}
+    async with went(tmp_path, script, otherwise=allow_always, **more) as r:
         added, status, other, commit = r.editor.tool_calls().values()
         for call in (added, status):
             call.assert_finished("completed")

@@ -302,16 +302,15 @@ async def test_the_command_itself_runs_as_it_was_written(tmp_path):
         assert KEY not in json.dumps(call.raw_input)
 
 
-async def test_a_question_shows_no_credential(tmp_path):
-    async with went(tmp_path, [asks(Call("write", {"path": "a", "content": f"key = '{KEY}'\n"})), "done"]) as r:
-        (asked,) = r.editor.permission_requests
-        assert KEY not in repr(asked)
+async def test_a_question_shows_no_credential_and_its_answer_is_not_remembered(tmp_path):
+    script = rounds(
+        Call("write", {"path": "a", "content": f"key = '{KEY}'\n"}),
+        bash(f"curl -H 'Authorization: Bearer {KEY}' $X > out"),
+    )
+    async with went(tmp_path, script) as r:
+        assert KEY not in repr(r.editor.permission_requests)
         assert (r.project / "a").read_text() == f"key = '{KEY}'\n"
-
-
-async def test_an_answer_about_a_command_with_a_credential_is_not_remembered(tmp_path):
-    async with went(tmp_path, [asks(bash(f"curl -H 'Authorization: Bearer {KEY}' $X > out")), "done"]) as r:
-        (asked,) = r.editor.permission_requests
+        _, asked = r.editor.permission_requests
         assert [option.kind for option in asked.options] == ["allow_once", "reject_once"]
 
 
@@ -435,17 +434,11 @@ async def test_a_mark_of_redaction_is_never_written_over_a_credential(tmp_path, 
             return asks(Call("edit", {"path": ".env", "old_string": "A=1\n", "new_string": f"A=2\n{line}\n"}))
         return asks(Call("write", {"path": ".env", "content": f"A=2\n{line}\n"}))
 
-    script = model(asks(Call("read", {"path": ".env"})), change, "done")
+    beside = asks(Call("edit", {"path": ".env", "old_string": "A=1", "new_string": "A=3"}))
+    script = model(asks(Call("read", {"path": ".env"})), change, beside, "done")
     async with went(tmp_path, script, mode="auto", files={".env": f"A=1\nKEY={KEY}\n"}) as r:
-        assert (r.project / ".env").read_text() == f"A=1\nKEY={KEY}\n"
         assert "redacted" in result(r, 3) and "nothing was" in result(r, 3).lower()
-
-
-async def test_a_line_beside_a_credential_is_edited_and_the_credential_stays(tmp_path):
-    edit = Call("edit", {"path": ".env", "old_string": "A=1", "new_string": "A=2"})
-    script = [asks(Call("read", {"path": ".env"})), asks(edit), "done"]
-    async with went(tmp_path, script, mode="auto", files={".env": f"A=1\nKEY={KEY}\n"}) as r:
-        assert (r.project / ".env").read_text() == f"A=2\nKEY={KEY}\n"
+        assert (r.project / ".env").read_text() == f"A=3\nKEY={KEY}\n", "a line beside it is edited"
 
 
 # --- the envelope, the profile -----------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from acp_agent.plugins.shown import described, difference
 from acp_agent.testing.fake_model import Call
 
 from ..undo.kit import git
-from .kit import agent_rig, bash, results, rounds, went
+from .kit import bash, results, rounds, went
 
 SCHEMAS = "https://agent-plugins.org/schemas/1.0.0/"
 MANIFEST = {"$schema": f"{SCHEMAS}plugin.schema.json", "name": "tools", "version": "1.2.0", "description": "Some tools"}
@@ -148,10 +148,8 @@ async def test_what_a_plugin_runs_is_out_of_reach_where_the_home_folder_is_the_s
     calls = [Call("write", {"path": str(place), "content": evil}) for place in places]
     calls += [bash(f"mkdir -p {place.parent}; echo {evil} >{place}") for place in places]
     script = rounds(*calls, bash("true"), Call("skill", {"name": "tools:deploy", "file": "notes.txt"}))
-    async with agent_rig(tmp_path, script, sandbox=True, terminal=False) as r:
-        await r.editor.new_session(tmp_path / "home")
-        await r.editor.client.set_session_mode(r.editor.session_id, "auto")
-        await r.editor.prompt("go")
+    more = {"mode": "auto", "sandbox": True, "terminal": False, "folder": tmp_path / "home"}
+    async with went(tmp_path, script, **more) as r:
         assert "only on Mondays" in results(r)[-1]
     assert not ran.exists() and not any(place.exists() for place in places)
 
@@ -245,19 +243,15 @@ def test_plugins_are_listed_shown_and_removed(tmp_path, capsys):
     assert capsys.readouterr().out.startswith(f"tools 1.2.0  {tmp_path}/source  sha256:")
     assert plugin(tmp_path, "show", name="tools") == 0
     assert "Skills, whose text the model reads: /tools:deploy" in capsys.readouterr().out
+    other = put(tmp_path / "other", {"plugin.json": MANIFEST, "skills/x/SKILL.md": "Other"})
+    with pytest.raises(PluginError, match="There is a plugin `tools` already"):
+        plugin(tmp_path, "add", source=str(other), yes=True)
     assert plugin(tmp_path, "remove", name="tools") == 0
     assert shelf.all() == {}
     assert not shelf.folder("tools").exists()
     assert not shelf.data("tools").exists()
     with pytest.raises(PluginError, match="There is no plugin `tools`"):
         plugin(tmp_path, "remove", name="tools")
-
-
-def test_a_name_that_is_taken_is_not_replaced(tmp_path, capsys):
-    plugin(tmp_path, "add", source=str(claude(tmp_path / "source")), yes=True)
-    other = put(tmp_path / "other", {"plugin.json": MANIFEST, "skills/x/SKILL.md": "Other"})
-    with pytest.raises(PluginError, match="There is a plugin `tools` already"):
-        plugin(tmp_path, "add", source=str(other), yes=True)
 
 
 # --- where they come from ----------------------------------------------------------------------------------------
@@ -315,10 +309,6 @@ def test_an_archive_that_lies_is_refused(tmp_path, name, kind, target):
         opened.addfile(entry, io.BytesIO(b"x"))
     with pytest.raises(PluginError, match="cannot be unpacked"):
         fetch(str(archive), environ(tmp_path))
-
-
-def test_what_is_no_archive_is_refused(tmp_path):
-    archive = tmp_path / "a.tar.gz"
     archive.write_bytes(b"no archive")
     with pytest.raises(PluginError, match="cannot be unpacked"):
         fetch(str(archive), environ(tmp_path))

@@ -20,7 +20,7 @@ from acp_agent.testing.fake_model import Answer, Call
 from tests.forked import COMMAND
 from tests.waits import until
 
-from .kit import agent_rig, asks, audit, bash, confined, put, results, rig, rounds, went
+from .kit import asks, audit, bash, confined, put, results, rig, rounds, went
 
 ALLOW_TOUCH = '[[tools.permissions.bash]]\npattern = "touch *"\naction = "allow"\n'
 DENY_SUDO = '[[tools.permissions.bash]]\npattern = "*sudo*"\naction = "deny"\n'
@@ -43,20 +43,15 @@ async def test_forbidden_paths_hold_for_file_tools_and_mentions_as_for_commands(
         Call("move_path", {"source": ".ssh", "destination": "c"}),
         Call("write", {"path": ".ssh/authorized_keys", "content": "x"}), Call("delete_path", {"path": ".ssh"}),
     ]  # fmt: skip
-    async with agent_rig(tmp_path, rounds(*calls)) as r:
-        await r.editor.new_session(home)
-        await r.editor.client.set_session_mode(r.editor.session_id, mode)
-        await r.editor.prompt("go @.ssh/id_rsa")
+    async with went(tmp_path, rounds(*calls), folder=home, mode=mode, prompt="go @.ssh/id_rsa") as r:
         assert "tangerine" not in str([request.body for request in r.model.requests])
         assert not r.editor.permission_requests
         said = results(r, len(calls) + 1)
         assert sum("tools.risk.forbidden_paths" in text for text in said) >= 7, said
         assert sorted(path.name for path in (home / ".ssh").iterdir()) == ["id_rsa"]
         assert not any((home / name).exists() for name in "abc")
-    async with agent_rig(tmp_path, rounds(Call("read", {"path": "id_rsa"}))) as r:
-        await r.editor.new_session(home / ".ssh")  # Opened on purpose.
-        await r.editor.prompt("go")
-        assert "tangerine" in results(r, 2)[0]
+    async with went(tmp_path, rounds(Call("read", {"path": "id_rsa"})), folder=home / ".ssh") as r:
+        assert "tangerine" in results(r, 2)[0], "opened on purpose"
 
 
 async def test_an_unrelated_rule_does_not_answer_the_question_about_what_a_command_reads(tmp_path):
@@ -140,17 +135,12 @@ async def test_what_is_not_forbidden_runs_unasked(tmp_path, config, command):
         assert "fine\n" in results(r, 2)[0]
 
 
-async def test_a_rule_that_asks_asks_in_every_mode_and_is_named(tmp_path):
-    async with went(tmp_path, rounds(bash("ls -a")), config=ASK_LS, mode="auto") as r:
+async def test_a_rule_that_asks_asks_in_every_mode_is_named_and_is_answered_by_a_remembered_answer(tmp_path):
+    script = rounds(bash("ls -a"), bash("ls -a"))
+    async with went(tmp_path, script, config=ASK_LS, mode="auto", otherwise=allow_always) as r:
         (asked,) = r.editor.permission_requests
         words = asked.tool_call.content[-1].content.text
         assert "tools.permissions.bash[0] ask `ls *`" in words and "config.toml:1" in words
-
-
-async def test_a_remembered_answer_answers_a_rule_that_asks(tmp_path):
-    config = '[[tools.permissions.bash]]\npattern = "*"\naction = "ask"\n'
-    async with went(tmp_path, rounds(bash("touch a"), bash("touch a")), config=config, otherwise=allow_always) as r:
-        assert len(r.editor.permission_requests) == 1
 
 
 async def test_a_tool_that_is_wholly_denied_is_not_offered_and_does_not_run(tmp_path):
@@ -462,21 +452,17 @@ async def test_strict_never_runs_outside_of_the_sandbox(tmp_path):
         assert sorted(path.name for path in r.project.iterdir()) == ["b"]
 
 
-async def test_what_must_not_be_read_is_hidden_from_commands(tmp_path):
+async def test_what_must_not_be_read_is_hidden_from_commands_and_they_do_not_inherit_credentials(tmp_path):
     config = '[tools.files]\ndeny_read = [".env*"]\nallow_read = [".env.example"]\n'
-    calls = ("cat .env .env.example sub/.env.local; true", Call("read", {"path": ".env"}))
+    calls = ("cat .env .env.example sub/.env.local; true", Call("read", {"path": ".env"}), "env")
     files = {**dict.fromkeys((".env", "sub/.env.local"), "hidden words\n"), ".env.example": "example words\n"}
-    async with confined(tmp_path, *calls, config=config, files=files) as r:
-        assert "hidden words" not in results(r, 2)[0] and "example words" in results(r, 2)[0]
-        assert "deny_read" in results(r, 3)[1]
-
-
-async def test_commands_do_not_inherit_credentials(tmp_path):
     environ = {"GITHUB_TOKEN": "abcdefgh12345678", "LC_ALL": "C", "STRANGE": "1"}
-    async with confined(tmp_path, "env", environ=environ) as r:
-        names = {line.partition("=")[0] for line in results(r, 2)[0].splitlines()}
-        assert "LC_ALL" in names
-        assert not {"GITHUB_TOKEN", "STRANGE", "OPENAI_BASE_URL"} & names
+    async with confined(tmp_path, *calls, config=config, files=files, environ=environ) as r:
+        shown, read, variables = results(r, 4)
+        assert "hidden words" not in shown and "example words" in shown
+        assert "deny_read" in read
+        names = {line.partition("=")[0] for line in variables.splitlines()}
+        assert "LC_ALL" in names and not {"GITHUB_TOKEN", "STRANGE", "OPENAI_BASE_URL"} & names
 
 
 async def test_the_model_is_told_of_the_sandbox_where_that_may_be_why_a_command_failed(tmp_path):
@@ -510,9 +496,8 @@ async def test_no_place_holder_is_left_in_the_project(tmp_path):
 async def test_commands_run_as_another_user_where_that_is_wanted(open_folder, sandbox):
     config = '[tools.scope]\nrun_as_user = "nobody"\n'
     script = rounds(bash("id -un; echo $USER; echo x > /tmp/mine.$$ && touch a; export B=1"), bash("echo $B; touch a"))
-    async with rig(open_folder, script, mode="auto", sandbox=sandbox, config=config) as r:
-        r.project.chmod(0o777)
-        await r.editor.prompt("go")
+    more = {"mode": "auto", "config": config, "before": lambda project: project.chmod(0o777)}
+    async with went(open_folder, script, sandbox=sandbox, **more) as r:
         assert results(r, 2)[0].split()[:2] == ["nobody", "nobody"]
         assert (r.project / "a").stat().st_uid != 0
         assert results(r, 3)[1].split()[0] == "1"
@@ -538,9 +523,8 @@ async def test_file_tools_do_what_the_other_user_may_and_nothing_else(open_folde
         Call("edit", {"path": "open", "old_text": "other", "new_text": "changed"}),
         Call("create_directory", {"path": "folder"}),
     )  # fmt: skip
-    async with rig(open_folder, script, mode="auto", config=f'[tools.scope]\nrun_as_user = "{user}"\n') as r:
-        made_by_root(r.project)
-        await r.editor.prompt("go")
+    config = f'[tools.scope]\nrun_as_user = "{user}"\n'
+    async with went(open_folder, script, mode="auto", config=config, before=made_by_root) as r:
         told = results(r, len(script))
         for path in ("new", "new/file", "folder"):
             assert (r.project / path).stat().st_uid == (pwd.getpwnam(user).pw_uid if user else 0)
@@ -779,11 +763,8 @@ async def test_where_the_home_is_the_session_the_agents_own_files_are_out_of_rea
         bash("mv .local .old; mv .config .c2; true"), Call("read", {"path": f"{own}/audit.jsonl"}),
         Call("write", {"path": ".config/acp-coder/config.toml", "content": "x"}),
     )  # fmt: skip
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        home = tmp_path / "home"
-        await r.editor.new_session(home)
-        await r.editor.client.set_session_mode(r.editor.session_id, "auto")
-        await r.editor.prompt("go")
+    home = tmp_path / "home"
+    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False, folder=home) as r:
         assert "acp_agent.audit" not in results(r, 2)[0]
         assert audit(tmp_path)
         assert not (home / ".config/acp-coder/config.toml").exists()
@@ -822,11 +803,8 @@ async def test_what_is_protected_is_asked_about_in_every_mode(tmp_path, path):
 async def test_a_limit_of_paths_holds_for_commands(tmp_path):
     config = f'[[tools.scoped.constraints]]\ntool = "*"\nallowed_paths = ["{tmp_path}/project/in"]\n'
     script = rounds(bash("cat out/a"), bash("cat in/a"), bash("cat $X"), bash("echo a > b"))
-    async with rig(tmp_path, script, mode="auto", config=config) as r:
-        for name in ("in", "out"):
-            (r.project / name).mkdir()
-            (r.project / name / "a").write_text(f"words of {name}\n")
-        await r.editor.prompt("go")
+    files = {f"{name}/a": f"words of {name}\n" for name in ("in", "out")}
+    async with went(tmp_path, script, mode="auto", config=config, files=files) as r:
         told = results(r, 5)
         assert ["is not below" in text or "known only when" in text for text in told] == [True, False, True, True]
 

@@ -329,6 +329,7 @@ async def test_without_forms_a_question_with_choices_is_asked_like_a_permission(
         assert results(r, 2) == ["The user answered: blue"]
         (asked,) = r.editor.permission_requests
         assert asked.tool_call.title == "Which one?"
+        assert not asked.tool_call.status, "the call is not set back"
 
 
 async def test_without_forms_and_choices_the_question_ends_the_turn_and_the_next_prompt_answers(tmp_path):
@@ -490,12 +491,6 @@ async def test_calls_behind_an_open_question_are_not_run(tmp_path):
         assert "has not answered an earlier question" in results(r, 2)[1]
 
 
-async def test_the_question_of_a_running_call_does_not_set_it_back(tmp_path):
-    async with went(tmp_path, rounds(ASK)) as r:
-        (asked,) = r.editor.permission_requests
-        assert not asked.tool_call.status
-
-
 async def test_a_question_shows_what_will_be_sent(tmp_path):
     arguments = {"method": "POST", "url": "https://8.8.8.8/up", "headers": {"X-Key": "k"}, "body": "the secret plan"}
     async with went(tmp_path, rounds(Call("http_request", arguments)), permissions=[reject_once]) as r:
@@ -528,18 +523,13 @@ async def test_hooks_after_a_call_run_only_where_those_before_did(tmp_path):
         assert log.read_text().splitlines() == ["tool_before", "tool_after"]
 
 
-async def test_tools_are_disabled_by_patterns_too(tmp_path):
-    async with went(tmp_path, ["ok"], config='[tools]\ndisabled = ["web_*", "memory_[rs]*"]\n', prompt="hello") as r:
+async def test_tools_are_disabled_by_patterns_too_and_what_is_not_there_is_said_by_name(tmp_path):
+    config = '[tools]\ndisabled = ["web_*", "memory_[rs]*", "glob", "nonsense"]\n'
+    async with went(tmp_path, ["ok"], config=config, prompt="hello") as r:
         names = r.tool_names(1)
-        assert "bash" in names
-        assert not names & {"web_search", "web_scrape", "memory_recall", "memory_store"}
-        await r.editor.prompt("/tools")
-        assert "- `web_search`: `web_search` is disabled" in said(r)
-
-
-async def test_tools_and_status_say_what_is_not_there_by_name(tmp_path):
-    async with rig(tmp_path, [], config='[tools]\ndisabled = ["glob", "nonsense"]\n') as r:
+        assert "bash" in names and not names & {"web_search", "web_scrape", "memory_recall", "memory_store"}
         await r.editor.wait_for(lambda u: "`nonsense`" in str(getattr(u, "content", "")))
         await r.editor.prompt("/tools")
-        assert "- `find_path`: `find_path` is disabled" in said(r)
+        for name in ("find_path", "web_search"):
+            assert f"- `{name}`: `{name}` is disabled" in said(r)
         assert "- `bash_output`, `bash_kill`, `bash_list`: Nothing was started" in said(r)

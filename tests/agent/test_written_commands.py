@@ -126,10 +126,13 @@ async def test_allowed_tools_of_your_own_commands_need_no_question_in_their_turn
         assert r.editor.permission_requests[-1].tool_call.title == "touch f"
 
 
-async def test_allowed_tools_of_a_project_that_is_not_trusted_count_for_nothing(tmp_path):
+async def test_allowed_tools_of_a_project_that_is_not_trusted_and_a_wider_mode_count_for_nothing(tmp_path):
     put(tmp_path / "project/.agents/commands/go.md", ALLOWS)
-    async with went(tmp_path, rounds(DOES[0]), permissions=[reject_once], prompt="/go") as r:
+    put(tmp_path / "home/.config/acp-coder/commands/wide.md", "---\nmode: auto\n---\nGo.\n")
+    async with went(tmp_path, rounds(DOES[0]) * 2, permissions=[reject_once] * 2, prompt="/go") as r:
         assert len(r.editor.permission_requests) == 1
+        await r.editor.prompt("/wide")
+        assert len(r.editor.permission_requests) == 2
 
 
 async def test_what_a_folder_has_for_other_agents_counts_once_it_is_trusted(tmp_path):
@@ -163,12 +166,6 @@ async def test_a_command_names_its_model_and_its_mode_for_its_turn_only(tmp_path
         for words in ("names the model `sonnet`", "names the mode `turbo`", "names the sub-agent `nobody`"):
             assert words in r.editor.text()
         assert r.request(3)["model"] == "fake-model"
-
-
-async def test_a_mode_in_a_file_never_widens_the_sessions(tmp_path):
-    put(tmp_path / "home/.config/acp-coder/commands/go.md", "---\nmode: auto\n---\nGo.\n")
-    async with went(tmp_path, rounds(bash("touch a")), permissions=[reject_once], prompt="/go") as r:
-        assert len(r.editor.permission_requests) == 1
 
 
 # --- sub-agents --------------------------------------------------------------------------------------------------
@@ -270,12 +267,9 @@ def test_never_is_an_argument_a_command_or_a_file_of_its_own(body, arguments):
     ]
 
 
-def test_a_command_that_runs_without_end_is_bounded():
+def test_a_command_with_commands_without_end_and_thousands_of_places_is_bounded():
     pieces = WrittenCommand("c", "", "", "!`a` " * 50).pieces("")
     assert sum(piece.kind == "command" for piece in pieces) == MAX_COMMANDS
-
-
-def test_a_prompt_with_thousands_of_places_is_bounded():
     pieces = WrittenCommand("c", "", "", "$ARGUMENTS " * 5_000).pieces("x" * 10_000)
     assert sum(len(piece.text) for piece in pieces) < 2_000_000
 
