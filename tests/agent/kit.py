@@ -35,7 +35,7 @@ from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.transports import Transport, memory_pair
 from acp_agent.store.postgres import Postgres
 from acp_agent.store.sqlite import Sqlite
-from acp_agent.testing.fake_editor import FakeEditor
+from acp_agent.testing.fake_editor import FakeEditor, Turn
 from acp_agent.testing.fake_model import Answer, Call, FakeModel, Script
 from tests import v2_wire
 from tests.executors.sandbox.kit import needs_sandbox
@@ -44,8 +44,8 @@ from tests.v2_wire import V2Wire
 from tests.websockets_client import connected
 
 __all__ = [
-    "Answer", "Call", "Rig", "agent_rig", "another", "asks", "audit", "bash", "confined", "connect", "put", "refused",
-    "results", "rig", "rounds", "trust", "went",
+    "Answer", "Call", "Rig", "agent_rig", "another", "asks", "audit", "bash", "cancels", "confined", "connect", "put",
+    "refused", "reloads", "results", "rig", "rounds", "trust", "went",
 ]  # fmt: skip
 
 BASH = "bash"
@@ -295,6 +295,20 @@ async def went(
     async with rig(tmp_path, script, **editor) as made:
         assert (await made.editor.prompt(prompt)).stop_reason == ends
         yield made
+
+
+async def cancels(made: Rig, turn: Turn) -> None:
+    made.editor.cancel()
+    assert (await turn.response()).stop_reason == "cancelled"
+
+
+async def reloads(made: Rig) -> str:
+    """Closes the session and loads it, so that only what was stored is shown; its id."""
+    session = made.editor.session_id
+    await made.editor.client.close_session(session)
+    made.editor.updates.clear()
+    await made.editor.load_session(session, made.project)
+    return session
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from acp_agent.testing.fake_model import Answer, Call
 from tests.executors.kit import alive, until_exists
 from tests.waits import until
 
-from .kit import Rig, asks, bash, on_stdio, rig, went, with_each_editor
+from .kit import Rig, asks, bash, cancels, on_stdio, rig, went, with_each_editor
 
 RUN_ID = re.compile(r"run_id=([0-9a-f-]{36})")
 LISTS_LATER = Answer(tool_calls=(Call("bash_list", {}),), hang_before=True)
@@ -193,20 +193,14 @@ async def test_clear_forgets_what_ended_and_tells_what_still_runs_with_its_comma
 async def test_a_background_command_reads_the_shells_variables_and_leaves_none(tmp_path):
     script = model(
         asks(bash("cd sub; export X=kept")),
-        asks(bash("echo $X $(basename $PWD); cd ..; export X=lost", background=True)), output(wait=True),
-        asks(bash("echo $X $(basename $PWD)")), "done",
+        asks(bash("echo $X $(basename $PWD) $ACP_CODER_SESSION_ID; cd ..; export X=lost", background=True)),
+        output(wait=True), asks(bash("echo $X $(basename $PWD)", wait="10m")), "done",
     )  # fmt: skip
-    async with rig(tmp_path, script, mode="auto") as r:
-        (r.project / "sub").mkdir()
-        await r.editor.prompt("go")
-        assert result(r, 4) == "[exit_code=0]\nkept sub"
-        assert result(r, 5) == "kept sub\n"
-
-
-async def test_the_turns_variables_are_set_in_the_background_too(tmp_path):
-    script = model(asks(bash("echo $ACP_CODER_SESSION_ID", background=True)), output(wait=True), "done")
-    async with went(tmp_path, script, mode="auto", config="[tools.bash]\nturn_context = true\n") as r:
-        assert result(r, 3) == f"[exit_code=0]\n{r.editor.session_id}"
+    more = {"config": "[tools.bash]\nturn_context = true\n", "files": {"sub/a": ""}}
+    async with went(tmp_path, script, mode="auto", **more) as r:
+        assert result(r, 4) == f"[exit_code=0]\nkept sub {r.editor.session_id}", "the turn's variables, too"
+        assert result(r, 5) == "kept sub\n", "an ordinary call, as it ends within its wait"
+        assert list(r.editor.tool_calls().values())[-1].raw_output["exit_code"] == 0
 
 
 # --- waiting -----------------------------------------------------------------------------------------------------
@@ -228,17 +222,12 @@ async def test_a_command_that_outlives_its_wait_goes_on_in_the_background(tmp_pa
         assert "exit_code=0\nbegun\nfinished" in told(r, 3)
 
 
-async def test_a_command_that_ends_within_its_wait_is_an_ordinary_call(tmp_path):
-    async with went(tmp_path, [asks(bash("echo x", wait="10m")), "done"], mode="auto") as r:
-        assert result(r, 2) == "x\n"
-        assert r.editor.tool_call().raw_output["exit_code"] == 0
-
-
 # --- the other tools ---------------------------------------------------------------------------------------------
 
 
 async def test_the_tools_for_runs_are_there_from_the_start_for_the_servers_prompt_cache(tmp_path):
-    script = [asks(bash("true", background=True)), asks(Call("bash_list", {})), "done", "looks"]
+    unknown = asks(Call("bash_output", {"run_id": "gone"}))
+    script = [asks(bash("true", background=True)), asks(Call("bash_list", {})), "done", "looks", unknown, "done"]
     async with went(tmp_path, script, mode="auto") as r:
         assert {"bash_output", "bash_kill", "bash_list"} <= r.tool_names(1)
         assert r.request(1)["tools"] == r.request(2)["tools"] == r.request(3)["tools"]
@@ -246,6 +235,9 @@ async def test_the_tools_for_runs_are_there_from_the_start_for_the_servers_promp
         await r.editor.client.set_session_mode(r.editor.session_id, "ask")
         await r.editor.prompt("look")
         assert "bash" not in r.tool_names(4)
+        await r.editor.prompt("and the other")
+        assert "no background command with the run_id 'gone'" in result(r, 6)
+        assert "Runs end with their session" in result(r, 6) and started(r, 2) in result(r, 6)
 
 
 @with_each_editor
@@ -278,13 +270,6 @@ async def test_bash_kill_ends_the_command_and_its_children_without_asking(tmp_pa
         assert end.meta["background"]["exit_code"] is None
         await r.editor.prompt("and?")
         assert "background complete" not in told(r, 5)
-
-
-async def test_an_unknown_run_id_is_answered_with_the_known_ones(tmp_path):
-    script = model(asks(bash("true", background=True)), asks(Call("bash_output", {"run_id": "gone"})), "done")
-    async with went(tmp_path, script, mode="auto") as r:
-        assert "no background command with the run_id 'gone'" in result(r, 3)
-        assert "Runs end with their session" in result(r, 3) and started(r, 2) in result(r, 3)
 
 
 # --- limits and ends ---------------------------------------------------------------------------------------------
@@ -324,8 +309,7 @@ async def test_a_cancelled_turn_leaves_what_runs_in_the_background(tmp_path):
     async with rig(tmp_path, script, mode="auto") as r:
         turn = r.editor.begin("go")
         await r.editor.wait_until(lambda: len(r.editor.lines("from_agent", "terminal/create")) == 2)
-        r.editor.cancel()
-        assert (await turn.response()).stop_reason == "cancelled"
+        await cancels(r, turn)
         go.touch()
         (end,) = await ended(r)
         assert end.raw_output["exit_code"] == 0

@@ -14,12 +14,11 @@ from acp_agent.testing.fake_model import Answer
 from tests.executors.kit import alive
 from tests.waits import until
 
-from .kit import asks, bash, rig, went
+from .kit import asks, bash, cancels, rig, went
 
 
 async def _cancelled(r, turn):
-    r.editor.cancel()
-    assert (await turn.response()).stop_reason == "cancelled"
+    await cancels(r, turn)
     r.editor.assert_tool_calls_finished()
 
 

@@ -71,7 +71,8 @@ async def test_a_cap_in_tokens_makes_room_whatever_the_window(tmp_path):
 
 
 async def test_a_prompt_above_the_cap_is_not_sent(tmp_path):
-    async with went(tmp_path, [], config=config(128_000, "[agent]\ncontext_budget_tokens = 1500\n"), prompt="hi") as r:
+    capped = config(128_000, "[agent]\ncontext_budget_tokens = 1500\n")
+    async with went(tmp_path, [], config=capped, ends="max_tokens") as r:
         assert "can hold 1500 tokens (the limit is `agent.context_budget_tokens`)" in r.editor.text()
     assert r.model.requests == []
 
@@ -141,8 +142,7 @@ async def test_a_server_that_refuses_again_is_an_error_in_words_and_not_a_loop(t
 
 
 async def test_a_model_that_is_too_small_for_the_tools_alone_is_named(tmp_path):
-    async with rig(tmp_path, ["never"], config=config(1500)) as r:
-        assert (await r.editor.prompt("hi")).stop_reason == "max_tokens"
+    async with went(tmp_path, ["never"], config=config(1500), prompt="hi", ends="max_tokens") as r:
         assert "can hold 1500 tokens" in r.editor.text() and "/model" in r.editor.text()
         assert r.model.requests == []
         for command in ("/context", "/compact"):

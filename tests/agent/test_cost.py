@@ -12,7 +12,7 @@ from acp_agent.loop.model import spending
 from acp_agent.schema.acp import UsageUpdate
 from acp_agent.testing.fake_model import Answer, Call, FakeModel, RawAnswer, Usage
 
-from .kit import another, environ_for, rig, went
+from .kit import another, cancels, environ_for, rig, went
 
 PRICES = """
 [[agent.prices]]
@@ -115,8 +115,7 @@ async def test_calls_that_the_server_did_not_count_are_estimated_also_when_they_
         assert costs(r.editor)[0] > 0
         turn = r.editor.begin("more")
         await r.editor.wait_until(lambda: "half" in r.editor.text())
-        r.editor.cancel()
-        assert (await turn.response()).stop_reason == "cancelled"
+        await cancels(r, turn)
         assert costs(r.editor)[-1] > costs(r.editor)[0]
         shown = await told(r.editor)
         assert "2 model calls" in shown
@@ -170,8 +169,7 @@ async def test_a_turn_is_cancelled_while_the_question_is_open(tmp_path):
     async with rig(tmp_path, [READ, says("done")], config=capped(1.5), permissions=[never_answers]) as r:
         turn = r.editor.begin("go")
         await r.editor.wait_until(lambda: r.editor.permission_requests)
-        r.editor.cancel()
-        assert (await turn.response()).stop_reason == "cancelled"
+        await cancels(r, turn)
         r.editor.assert_tool_calls_finished()
         assert (await r.editor.prompt("again")).stop_reason == "end_turn"
         assert len(r.editor.permission_requests) == 2
@@ -241,9 +239,9 @@ def counted(tokens: int) -> RawAnswer:
     return RawAnswer((OPENROUTER[0], usage, OPENROUTER[2]))
 
 
-@pytest.mark.parametrize("tokens", [2**63, 10**30, -(10**30)])
-async def test_absurd_counts_of_a_server_never_stop_the_agent_or_its_counting(tmp_path, tokens):
-    async with rig(tmp_path, [counted(tokens), counted(tokens), says("again")], config=PRICES) as r:
-        for _ in range(3):
+async def test_absurd_counts_of_a_server_never_stop_the_agent_or_its_counting(tmp_path):
+    script = [*map(counted, (2**63, 2**63, 10**30, 10**30, -(10**30), -(10**30))), says("again")]
+    async with rig(tmp_path, script, config=PRICES) as r:
+        for _ in script:
             assert (await r.editor.prompt("go")).stop_reason == "end_turn"
-        assert "3 model calls" in await told(r.editor)
+        assert "7 model calls" in await told(r.editor)

@@ -6,7 +6,7 @@ from acp_agent.client.permissions import reject_once
 from acp_agent.schema.acp import AgentMessageChunk, ToolCall, ToolCallProgress
 from acp_agent.testing.fake_model import Answer, Call, Failure
 
-from .kit import asks, bash, rig, went
+from .kit import asks, bash, cancels, reloads, rig, went
 
 
 def delegate(**arguments: object) -> Answer:
@@ -96,8 +96,7 @@ async def test_cancel_reaches_it(tmp_path):
         await r.editor.wait_until(
             lambda: [call.status for call in r.editor.tool_calls().values()] == ["in_progress"] * 2
         )
-        r.editor.cancel()
-        assert (await turn.response()).stop_reason == "cancelled"
+        await cancels(r, turn)
         for call in r.editor.tool_calls().values():
             call.assert_finished("failed")
 
@@ -114,10 +113,7 @@ async def test_in_a_reading_mode_it_only_reads(tmp_path):
 
 async def test_a_loaded_session_shows_its_calls(tmp_path):
     async with went(tmp_path, [delegate(), READ, "It is 42.", "done"], files={"a.txt": "42\n"}) as r:
-        session = r.editor.session_id
-        await r.editor.client.close_session(session)
-        r.editor.updates.clear()
-        await r.editor.load_session(session, r.project)
+        await reloads(r)
         parent, read = r.editor.tool_calls().values()
         assert read.meta["claudeCode"]["parentToolUseId"] == parent.id
         assert (parent.status, read.status) == ("completed", "completed")

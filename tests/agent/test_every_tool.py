@@ -13,7 +13,7 @@ from tests.processes import running
 from tests.tools.kit import REGISTRY
 from tests.tools.test_contract import SOME
 
-from .kit import asks, rig, rounds, went
+from .kit import asks, cancels, rig, rounds, went
 
 NAMES = [entry.name for entry in REGISTRY.entries()]
 NO_FORM = {"ask_user": {"question": "Which?", "choices": ["a", "b"]}}
@@ -43,8 +43,7 @@ async def test_a_cancel_leaves_every_call_ended_and_nothing_running(tmp_path, na
         (r.project / "f").write_text("a\n")
         turn = r.editor.begin("go")
         await r.editor.wait_for(lambda update: isinstance(update, ToolCall))
-        r.editor.cancel()
-        assert (await turn.response()).stop_reason == "cancelled"
+        await cancels(r, turn)
         for call in r.editor.tool_calls().values():
             call.assert_finished(call.status)
             assert call.status in ("completed", "failed")

@@ -32,7 +32,7 @@ from acp_agent.testing.fake_model import Answer, Call
 from tests.processes import running
 from tests.waits import until
 
-from .kit import asks, audit, bash, results, rig, rounds, trust, went
+from .kit import asks, audit, bash, cancels, results, rig, rounds, trust, went
 
 
 def hook(event: str, command: str, **more: object) -> str:
@@ -253,8 +253,7 @@ async def test_hooks_that_are_running_end_with_the_turn_and_all_they_started(tmp
     async with rig(tmp_path, rounds(bash("true")), mode="auto", config=hook(event, command) * number) as r:
         turn = r.editor.begin("go")
         await until(lambda: began.exists() and len(began.read_text()) >= number)
-        r.editor.cancel()
-        assert (await turn.response()).stop_reason == "cancelled"
+        await cancels(r, turn)
         for call in r.editor.tool_calls().values():
             call.assert_finished("failed")
         assert not running("sleep 9876")
@@ -518,7 +517,7 @@ async def test_a_compaction_can_be_refused_and_is_told(tmp_path):
     seen = tmp_path / "seen"
     config = hook("PreCompact", keeps(seen, "test -e allowed || { echo 'not yet' >&2; exit 2; }"), matcher="manual")
     config += hook("SessionStart", "echo again", matcher="compact")
-    async with went(tmp_path, ["word " * 2000, "summary", "end"], config=config, prompt="a") as r:
+    async with went(tmp_path, [LONG, "summary", "end"], config=config, prompt="a") as r:
         await r.editor.prompt("/compact")
         assert "not yet" in r.editor.text()
         assert told(seen)[0]["trigger"] == "manual"

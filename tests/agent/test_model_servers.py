@@ -106,9 +106,12 @@ async def test_tools_dropped_in_silence_are_noticed_by_the_servers_own_count(tmp
         assert "out" in str(r.messages(5)[-1])
 
 
-@pytest.mark.parametrize("usage", [Usage(9_000, 5), None])
-async def test_other_counts_are_no_sign_of_it(tmp_path, usage):
-    async with went(tmp_path, [Answer(text="hello", usage=usage), "again"]) as r:
+@pytest.mark.parametrize("script", [
+    [Answer(text="hello", usage=Usage(9_000, 5)), "again"], [Answer(text="hello", usage=None), "again"],
+    [*[Answer(tool_calls=(bash("echo one"),), usage=Usage(600, 5))] * 2, "done", "again"],
+], ids=["many", "none", "few, but a call was made"])  # fmt: skip
+async def test_other_counts_are_no_sign_of_it(tmp_path, script):
+    async with went(tmp_path, script) as r:
         await r.editor.prompt("go")
         assert all("tools" in request.body for request in r.model.requests)
 
@@ -149,22 +152,15 @@ async def test_a_written_call_that_changes_something_is_asked_about_even_in_auto
         return json.dumps({"name": "bash", "arguments": {"command": f"touch {word}"}})
 
     look = json.dumps({"name": "bash", "arguments": {"command": "cat two"}})
-    script = [look, write("one"), "done", write("two"), write("three"), "done"]
-    async with went(tmp_path, script, mode="auto", permissions=[reject_once, allow_once]) as r:
-        (asked,) = r.editor.permission_requests
-        assert "it may only be showing it" in str(asked.tool_call.content)
+    agent = json.dumps({"name": "delegate", "arguments": {"prompt": "Delete all."}})
+    script = [look, agent, write("one"), "done", write("two"), write("three"), "done"]
+    async with went(tmp_path, script, mode="auto", permissions=[reject_once, reject_once, allow_once]) as r:
+        assert len(r.editor.permission_requests) == 2, "a sub-agent, too, since its calls are not asked about"
+        assert all("it may only be showing it" in str(each.tool_call.content) for each in r.editor.permission_requests)
         assert not (r.project / "one").exists()
         await r.editor.prompt("go")
-        assert len(r.editor.permission_requests) == 2
+        assert len(r.editor.permission_requests) == 3
         assert (r.project / "two").exists() and (r.project / "three").exists()
-
-
-async def test_a_written_sub_agent_is_asked_about_in_auto_since_its_calls_are_not(tmp_path):
-    script = [json.dumps({"name": "delegate", "arguments": {"prompt": "Delete all."}}), "not done"]
-    async with went(tmp_path, script, mode="auto", permissions=[reject_once]) as r:
-        (asked,) = r.editor.permission_requests
-        assert "it may only be showing it" in str(asked.tool_call.content)
-        assert r.editor.text() == "not done"
 
 
 # --- waiting -----------------------------------------------------------------------------------------------------
@@ -203,9 +199,3 @@ async def test_where_no_server_listens_on_this_machine_the_error_says_so(tmp_pat
     async with rig(tmp_path, [], config=FAST, environ={"OPENAI_BASE_URL": address}) as r:
         with pytest.raises(Exception, match=f"no server listens at {address}. Start it"):
             await r.editor.prompt("hi")
-
-
-async def test_a_call_made_by_the_model_ends_all_doubt_about_tools(tmp_path):
-    script = [Answer(tool_calls=(bash("echo one"),), usage=Usage(600, 5))] * 2 + ["done"]
-    async with went(tmp_path, script) as r:
-        assert all("tools" in request.body for request in r.model.requests)

@@ -10,7 +10,7 @@ from acp_agent.schema.acp import Diff, SelectedPermissionOutcome, ToolCallProgre
 from acp_agent.testing.fake_editor import AnswersError, AnswersGarbage
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import agent_rig, another, bash, rig, rounds, went
+from .kit import agent_rig, another, bash, cancels, rig, rounds, went
 
 
 async def test_the_request_shows_the_exact_command(tmp_path):
@@ -135,8 +135,7 @@ async def test_an_error_or_garbage_is_never_approval(tmp_path, bad):
 
 
 async def test_the_outcome_cancelled_ends_the_turn_without_an_error(tmp_path):
-    async with rig(tmp_path, [*rounds(bash("touch x")), "again"], otherwise=cancelled) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "cancelled"
+    async with went(tmp_path, [*rounds(bash("touch x")), "again"], otherwise=cancelled, ends="cancelled") as r:
         r.editor.tool_call().assert_finished("failed")
         assert not (r.project / "x").exists()
         assert len(r.model.requests) == 1
@@ -148,8 +147,7 @@ async def test_a_pending_question_does_not_hold_a_cancel_up_and_is_withdrawn(tmp
     async with rig(tmp_path, rounds(bash("touch x")), otherwise=never_answers) as r:
         turn = r.editor.begin("go")
         await r.editor.wait_until(lambda: r.editor.permission_requests)
-        r.editor.cancel()
-        assert (await turn.response()).stop_reason == "cancelled"
+        await cancels(r, turn)
         r.editor.tool_call().assert_finished("failed")
         assert any(line.get("method") == "$/cancel_request" for line in r.editor.lines("from_agent"))
 

@@ -20,7 +20,7 @@ from acp_agent.schema.acp import AvailableCommandsUpdate, EmbeddedResource, Text
 from acp_agent.testing.fake_model import Call
 
 from ..undo.kit import git
-from .kit import agent_rig, bash, on_stdio, put, rig, rounds, trust, went
+from .kit import agent_rig, bash, on_stdio, put, reloads, rig, rounds, trust, went
 from .test_mcp import server
 
 SKILL = """---
@@ -220,10 +220,7 @@ async def test_a_skill_command_reaches_the_model_as_the_skills_text_and_the_pers
         asked = r.messages(1)[-1]["content"]
         assert "Be brief." in asked and "Arguments: for 1.2" in asked
         assert "skill=release-notes" in r.messages(2)[-1]["content"]
-        session = r.editor.session_id
-        await r.editor.client.close_session(session)
-        r.editor.updates.clear()
-        await r.editor.load_session(session, r.project)
+        session = await reloads(r)
         assert "/release-notes for 1.2" in str(r.editor.updates[session])
 
 

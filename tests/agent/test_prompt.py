@@ -119,8 +119,7 @@ async def test_a_turn_goes_on_for_many_rounds_and_its_limit_is_told_to_user_and_
 
 async def test_a_circle_of_different_calls_is_a_doom_loop(tmp_path):
     circle = [asks(bash(f"echo {word}")) for word in ("one", "two", "three")]
-    async with rig(tmp_path, [*circle * 3, "never asked for"]) as r:
-        assert (await r.editor.prompt("hi")).stop_reason == "max_turn_requests"
+    async with went(tmp_path, [*circle * 3, "never asked for"], prompt="hi", ends="max_turn_requests") as r:
         assert len(r.model.requests) == 9
         assert "the same circle of 3 rounds 3 times" in r.editor.text() and "`agent.doom_loop`" in r.editor.text()
 

@@ -452,16 +452,19 @@ async def test_strict_never_runs_outside_of_the_sandbox(tmp_path):
         assert sorted(path.name for path in r.project.iterdir()) == ["b"]
 
 
-async def test_what_must_not_be_read_is_hidden_from_commands_and_they_do_not_inherit_credentials(tmp_path):
+async def test_what_must_not_be_read_is_hidden_from_commands(tmp_path):
     config = '[tools.files]\ndeny_read = [".env*"]\nallow_read = [".env.example"]\n'
-    calls = ("cat .env .env.example sub/.env.local; true", Call("read", {"path": ".env"}), "env")
+    calls = ("cat .env .env.example sub/.env.local; true", Call("read", {"path": ".env"}))
     files = {**dict.fromkeys((".env", "sub/.env.local"), "hidden words\n"), ".env.example": "example words\n"}
+    async with confined(tmp_path, *calls, config=config, files=files) as r:
+        assert "hidden words" not in results(r, 2)[0] and "example words" in results(r, 2)[0]
+        assert "deny_read" in results(r, 3)[1]
+
+
+async def test_commands_do_not_inherit_credentials(tmp_path):
     environ = {"GITHUB_TOKEN": "abcdefgh12345678", "LC_ALL": "C", "STRANGE": "1"}
-    async with confined(tmp_path, *calls, config=config, files=files, environ=environ) as r:
-        shown, read, variables = results(r, 4)
-        assert "hidden words" not in shown and "example words" in shown
-        assert "deny_read" in read
-        names = {line.partition("=")[0] for line in variables.splitlines()}
+    async with confined(tmp_path, "env", environ=environ) as r:
+        names = {line.partition("=")[0] for line in results(r, 2)[0].splitlines()}
         assert "LC_ALL" in names and not {"GITHUB_TOKEN", "STRANGE", "OPENAI_BASE_URL"} & names
 
 

@@ -16,7 +16,7 @@ from acp_agent.store.session_store import SessionStore
 from acp_agent.testing.fake_editor import NeverAnswers
 from acp_agent.testing.fake_model import Answer, Call, Failure
 
-from .kit import agent_rig, another, asks, connect, in_a_file, on_stdio, refused, rig, went
+from .kit import agent_rig, another, asks, cancels, connect, in_a_file, on_stdio, refused, rig, went
 
 
 async def test_a_cwd_that_is_not_an_absolute_folder_is_invalid_and_so_are_further_folders(tmp_path):
@@ -119,8 +119,7 @@ async def test_loading_a_session_with_a_running_turn_is_refused_cleanly(tmp_path
         await r.model.wait_for_request(1)
         with refused(-32602):
             await r.editor.client.load_session(r.editor.session_id, r.project)
-        r.editor.cancel()
-        assert (await turn.response()).stop_reason == "cancelled"
+        await cancels(r, turn)
 
 
 async def test_an_unknown_session_is_not_found(tmp_path):

@@ -15,7 +15,7 @@ from acp_agent.schema.acp import Plan as OldPlan
 from acp_agent.testing.fake_model import Answer, Call, Failure
 from acp_agent.tools.kit.registry import builtin_registry
 
-from .kit import asks, bash, results, rig, rounds, went
+from .kit import asks, bash, cancels, reloads, results, rig, rounds, went
 
 
 def said(r) -> str:
@@ -149,8 +149,7 @@ async def test_three_rounds_with_the_same_call_end_the_turn_before_the_third_run
 
 async def test_three_rounds_with_the_same_output_end_the_turn(tmp_path):
     script = [asks(bash(f"echo same; false # {number}")) for number in range(9)]
-    async with rig(tmp_path, script, mode="auto") as r:
-        assert (await r.editor.prompt("go")).stop_reason == "max_turn_requests"
+    async with went(tmp_path, script, mode="auto", ends="max_turn_requests") as r:
         assert "the same output 3 times in a row" in said(r)
         assert len(r.model.requests) == 3
 
@@ -349,8 +348,7 @@ async def test_a_question_is_cancelled_with_its_turn(tmp_path):
     async with rig(tmp_path, rounds(ASK), elicitation=never) as r:
         turn = r.editor.begin("go")
         await r.editor.wait_until(lambda: r.editor.elicitations)
-        r.editor.cancel()
-        assert (await turn.response()).stop_reason == "cancelled"
+        await cancels(r, turn)
 
 
 # --- modes -------------------------------------------------------------------------------------------------------
@@ -462,10 +460,7 @@ async def test_a_model_without_tool_calls_works_by_fenced_blocks(tmp_path):
         told = r.messages(3)
         assert [message["role"] for message in told] == ["system", *["user", "assistant"] * 2, "user"]
         assert "Result of `bash`" in str(told[-1]["content"]) and "made" in str(told[-1]["content"])
-        session = r.editor.session_id
-        await r.editor.client.close_session(session)
-        r.editor.updates.clear()
-        await r.editor.load_session(session, r.project)
+        await reloads(r)
         assert len(r.editor.tool_calls()) == 2
 
 

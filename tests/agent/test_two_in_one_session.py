@@ -15,7 +15,7 @@ from acp_agent.loop.turn_lease import TurnLease
 from acp_agent.store.session_store import SessionStore
 from acp_agent.store.stores import sqlite_store
 
-from .kit import Rig, another, asks, bash, in_a_file, on_stdio, refused, results, rig, went
+from .kit import Rig, another, asks, bash, cancels, in_a_file, on_stdio, refused, results, rig, went
 
 WAITS = "while [ ! -e go ]; do sleep 0.05; done; echo the result"
 pytestmark = on_stdio
@@ -77,8 +77,7 @@ async def test_a_turn_that_ended_in_any_way_lets_the_session_go(tmp_path):
     async with rig(tmp_path, [asks(bash(WAITS)), "done"], mode="auto") as r, another(r.environ) as second:
         turn, begun = running(r)
         await begun
-        r.editor.cancel()
-        assert (await turn.response()).stop_reason == "cancelled"
+        await cancels(r, turn)
         await second.load_session(r.editor.session_id, r.project)
         assert (await second.prompt("go")).stop_reason == "end_turn"
 

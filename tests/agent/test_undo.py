@@ -24,7 +24,7 @@ from acp_agent.undo.restore import recover
 from tests.waits import until
 
 from ..undo.kit import git
-from .kit import Rig, agent_rig, asks, refused, rig, went
+from .kit import Rig, agent_rig, asks, cancels, refused, rig, went
 
 
 def write(path: Path | str, content: str) -> Answer:
@@ -739,8 +739,7 @@ async def test_an_undo_while_a_turn_runs_is_refused_and_a_command_that_is_stoppe
         with pytest.raises(PeerError, match="A turn is running"):
             await call(r, "_session/undo")
         assert (await call(r, "_session/checkpoints"))["checkpoints"], "looking is possible"
-        r.editor.cancel()
-        assert (await turn.response()).stop_reason == "cancelled"
+        await cancels(r, turn)
         await said(r, "/undo 1 files yes")
         assert list(r.project.iterdir()) == []
 
