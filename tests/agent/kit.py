@@ -289,7 +289,7 @@ async def rig(tmp_path: Path, script: Script = (), **editor: Any) -> AsyncIterat
 
 @asynccontextmanager
 async def went(
-    tmp_path: Path, script: Script = (), *, prompt: Any = "go", ends: str = "end_turn", **editor: Any
+    tmp_path: Path, script: Script = (), *, prompt: Any = "go", ends: Any = "end_turn", **editor: Any
 ) -> AsyncIterator[Rig]:
     """The same after one turn. `ends`: why that has ended."""
     async with rig(tmp_path, script, **editor) as made:

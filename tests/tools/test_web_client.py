@@ -258,8 +258,8 @@ async def test_a_redirect_to_another_host_names_it_and_stops(web: Web) -> None:
     assert web.lookups == ["docs.example.com"] * 2
     assert (await web.client().request("GET", start, any_host=True)).text == "there"
     web.serve("/c", redirect("https://other.example.com/there"))
-    error = await refused(web, web.serve("/a", redirect("https://example.com/c")))
-    assert "other.example.com" in str(error), "the host that was asked for counts and not the last one"
+    told = await refused(web, web.serve("/a", redirect("https://example.com/c")))
+    assert "other.example.com" in str(told), "the host that was asked for counts and not the last one"
 
 
 async def test_at_most_so_many_redirects_are_followed(web: Web) -> None:
