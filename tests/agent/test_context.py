@@ -176,13 +176,9 @@ async def test_context_tells_what_the_next_request_holds(tmp_path):
         await r.editor.prompt("/context")
         text = r.editor.text()
         for words in (
-            "- instructions: ",
-            " tools: ",
-            "- 2 messages: ",
-            "can hold 24000 tokens",
-            "The last call: ",
+            "- instructions: ", " tools: ", "- 2 messages: ", "can hold 24000 tokens", "The last call: ",
             "The session: ",
-        ):
+        ):  # fmt: skip
             assert words in text
 
 

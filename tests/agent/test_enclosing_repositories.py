@@ -392,11 +392,8 @@ async def test_instructions_are_read_from_the_root_down_and_the_nearest_has_room
     put(tmp_path / "AGENTS.md", "of nobody")
     root, sub = monorepo(tmp_path, AGENTS__md="", pkgs__CLAUDE__md="")
     for path, text in (
-        (root, "of the root"),
-        (root / "pkgs", "of packages"),
-        (sub, "of the folder"),
-        (root / "other", "-"),
-    ):
+        (root, "of the root"), (root / "pkgs", "of packages"), (sub, "of the folder"), (root / "other", "-"),
+    ):  # fmt: skip
         put(path / "AGENTS.md", f"{text} {'x' * 600}\n")
     put(tmp_path / "outside.md", SECRET)
     async with session(sub) as r:

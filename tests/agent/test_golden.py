@@ -91,9 +91,8 @@ async def conversation(tmp_path: Path) -> dict[str, Any]:
         await client.delete_session(session)
         for method, params in (
             ("session/prompt", {"sessionId": "gone", "prompt": []}),
-            ("session/new", {"cwd": "relative", "mcpServers": []}),
-            ("nonsense", {}),
-        ):
+            ("session/new", {"cwd": "relative", "mcpServers": []}), ("nonsense", {}),
+        ):  # fmt: skip
             with pytest.raises(PeerError):
                 await editor.request(method, params)
         return collect(editor.lines("to_agent"), editor.lines("from_agent"), r.project)

@@ -83,9 +83,8 @@ async def test_terminal_login_is_offered_only_where_the_client_has_it(tmp_path):
 async def test_without_a_key_sessions_need_a_login_and_nothing_else_does(tmp_path):
     async with another(environ_for(tmp_path, REMOTE)) as editor:
         for method, params in (
-            ("session/new", {"cwd": str(tmp_path), "mcpServers": []}),
-            ("authenticate", {"methodId": "api-key"}),
-        ):
+            ("session/new", {"cwd": str(tmp_path), "mcpServers": []}), ("authenticate", {"methodId": "api-key"}),
+        ):  # fmt: skip
             with pytest.raises(PeerError) as error:
                 await editor.request(method, params)
             assert error.value.code == -32000

@@ -71,15 +71,13 @@ def test_wrong_command_lines_are_refused_and_change_nothing(home, capsys):
     mcp(capsys, "add", "raw", "--", *RAW)
     before = file(home).read_text()
     for words, told in (
-        (("add", "a b", "x"), "at most 64"),
-        (("add", "raw", "x"), "there is a server 'raw' already"),
+        (("add", "a b", "x"), "at most 64"), (("add", "raw", "x"), "there is a server 'raw' already"),
         (("add", "far", "https://x.invalid/", "y"), "nothing follows"),
         (("add", "far", "https://x.invalid/", "--env", "A=b"), "--env"),
         (("add", "own", "--header", "A:b", "--", "x"), "--header"),
         (("add", "own", "--env", "A", "--", "x"), "'A' is not NAME=VALUE"),
-        (("remove", "other"), "there is no server 'other'"),
-        (("get", "other"), "there is no server 'other'"),
-    ):
+        (("remove", "other"), "there is no server 'other'"), (("get", "other"), "there is no server 'other'"),
+    ):  # fmt: skip
         status, said = mcp(capsys, *words)
         assert status == 2
         assert told in said

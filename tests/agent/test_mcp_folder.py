@@ -114,11 +114,9 @@ async def test_the_user_chooses_tools_for_a_session_whatever_the_lists_say_also_
             ("/mcp enable raw e*", "Offered in this session: `echo`, `error`, `env`."),
             ("/mcp disable raw error", "No longer offered in this session: `error`."),
             ("/mcp enable raw nothing", "no tool of `raw` is called so"),
-            ("/mcp enable raw", "`/mcp enable NAME TOOL`"),
-            ("/mcp log raw echo", "`/mcp enable NAME TOOL`"),
-            ("/mcp enable other *", "there is no MCP server other"),
-            ("/mcp resources raw", "`raw` lists no resources"),
-        ):
+            ("/mcp enable raw", "`/mcp enable NAME TOOL`"), ("/mcp log raw echo", "`/mcp enable NAME TOOL`"),
+            ("/mcp enable other *", "there is no MCP server other"), ("/mcp resources raw", "`raw` lists no resources"),
+        ):  # fmt: skip
             before = len(r.editor.text())
             await r.editor.prompt(words)
             assert told in r.editor.text()[before:]

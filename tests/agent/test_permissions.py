@@ -75,11 +75,9 @@ async def test_commands_that_do_more_are_asked_about(tmp_path, command):
 async def test_an_always_for_a_command_covers_that_sub_command_only(tmp_path):
     commands = ["git add .", "git add -A", "git init -q .", "git add x; touch y"]
     async with went(
-        tmp_path,
-        rounds(*map(bash, commands)),
-        permissions=[allow_always, allow_once, allow_once],
+        tmp_path, rounds(*map(bash, commands)), permissions=[allow_always, allow_once, allow_once],
         otherwise=reject_once,
-    ) as r:
+    ) as r:  # fmt: skip
         asked = [request.tool_call.title for request in r.editor.permission_requests]
         assert asked == [commands[0], commands[2], commands[3]]
         assert "`git add`" in r.editor.permission_requests[0].options[1].name

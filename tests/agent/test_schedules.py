@@ -74,11 +74,9 @@ async def test_a_run_is_never_freer_than_both_the_session_and_the_mode_it_was_ad
     store.schedules.add(str(tmp_path / "project"), "1h", "Go.", time.time(), added_in)
     touch = asks(bash("touch made"))
     async with rig(
-        tmp_path,
-        [touch, "heard", touch, "done"],
-        environ=environ(tmp_path, ACP_CODER_MODE=session),
+        tmp_path, [touch, "heard", touch, "done"], environ=environ(tmp_path, ACP_CODER_MODE=session),
         otherwise=reject_once,
-    ) as r:
+    ) as r:  # fmt: skip
         await r.editor.wait_for(heard("heard"))
         assert not (r.project / "made").exists()
         assert len(r.editor.permission_requests) == (0 if added_in == "ask" else 1)

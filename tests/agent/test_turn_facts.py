@@ -142,12 +142,9 @@ def test_lines_that_are_there_to_change_files(tmp_path, line, alters):
 
 def test_claims_and_questions():
     for text in (
-        "I've updated `a`.",
-        "I have now fixed it",
-        "The file has been renamed.",
-        "x is now set",
+        "I've updated `a`.", "I have now fixed it", "The file has been renamed.", "x is now set",
         "Look:\nthe port was changed",
-    ):
+    ):  # fmt: skip
         assert _claims(text), text
     for text in (
         "You can add it yourself.", "I would change it so:", "It contains the settings.", "I looked at it.",

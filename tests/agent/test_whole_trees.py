@@ -139,21 +139,13 @@ ON_TRUSTED = [
 async def test_what_other_programs_trust_is_asked_about_in_every_mode(mode, tmp_path):
     before = [*REMEMBERED] if mode == "code" else []
     async with rig(
-        tmp_path,
-        rounds(*before, *ON_TRUSTED),
-        terminal=False,
-        config=ANY if mode == "rules" else "",
-        permissions=[allow_always] * len(before),
-        otherwise=reject_once,
-        mode="auto" if mode == "auto" else "code",
-    ) as r:
+        tmp_path, rounds(*before, *ON_TRUSTED), terminal=False, config=ANY if mode == "rules" else "",
+        permissions=[allow_always] * len(before), otherwise=reject_once, mode="auto" if mode == "auto" else "code",
+    ) as r:  # fmt: skip
         at = r.project
         for path in (
-            "kit/.vscode/tasks.json",
-            "KIT/.VSCode/tasks.json",
-            "deep/kit/.git/config",
-            "shell/fish/config.fish",
-        ):
+            "kit/.vscode/tasks.json", "KIT/.VSCode/tasks.json", "deep/kit/.git/config", "shell/fish/config.fish",
+        ):  # fmt: skip
             write(at / path)
         (at / "shell-link").symlink_to("shell")
         (at / "in-link").mkdir()

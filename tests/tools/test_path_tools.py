@@ -94,14 +94,12 @@ async def test_what_cannot_be_is_told_before_anybody_is_asked(on: Bench, name: s
     plant(on.folder)
     (on.folder / "f").write_text("f")
     for source, destination, overwrite, words in (
-        ("missing", "x", False, "missing does not exist"),
-        ("f", "f", True, "are the same path"),
-        ("src", "src/in/src", True, "is inside src"),
-        ("src/in", "src", True, "src contains src/in"),
+        ("missing", "x", False, "missing does not exist"), ("f", "f", True, "are the same path"),
+        ("src", "src/in/src", True, "is inside src"), ("src/in", "src", True, "src contains src/in"),
         ("f", "src", True, "Give the full new path: src/f"),
         ("src", "f", True, "is a file, which is not replaced with a folder"),
         ("f", "src/a.py", False, "already exists"),
-    ):
+    ):  # fmt: skip
         with pytest.raises(ToolError, match=words):
             await on.preview(name, source=source, destination=destination, overwrite=overwrite)
     await on.call(name, source="f", destination="src/a.py", overwrite=True)
@@ -139,12 +137,10 @@ async def test_a_link_is_meant_itself_wherever_it_leads(on: Bench, tmp_path: Pat
     assert {os.readlink(on.folder / "d" / name) for name in ("b", "c")} == {str(outside)}
     assert os.listdir(outside) == ["precious"]
     for name, arguments in (
-        ("delete_path", {"path": "c/precious"}),
-        ("create_directory", {"path": "c/new"}),
+        ("delete_path", {"path": "c/precious"}), ("create_directory", {"path": "c/new"}),
         ("copy_path", {"source": "c/precious", "destination": "stolen"}),
-        ("move_path", {"source": "d/b", "destination": "c/x"}),
-        ("delete_path", {"path": "d/b/../outside"}),
-    ):
+        ("move_path", {"source": "d/b", "destination": "c/x"}), ("delete_path", {"path": "d/b/../outside"}),
+    ):  # fmt: skip
         with pytest.raises(ToolError, match="outside this session's folders"):
             on.access(name, **arguments)
 
@@ -165,11 +161,10 @@ async def test_the_folders_of_the_session_and_what_is_above_stay(on: Bench, tmp_
     plant(on.folder)
     for path in (".", str(on.folder), "src/..", "src/in/../..", "./"):
         for name, arguments in (
-            ("delete_path", {"path": path}),
-            ("move_path", {"source": path, "destination": "x"}),
+            ("delete_path", {"path": path}), ("move_path", {"source": path, "destination": "x"}),
             ("move_path", {"source": "src", "destination": path, "overwrite": True}),
             ("copy_path", {"source": "src", "destination": path, "overwrite": True}),
-        ):
+        ):  # fmt: skip
             with pytest.raises(ToolError, match="is a session folder"):
                 on.access(name, **arguments)
     for path in ("..", "/", str(tmp_path)):
