@@ -21,7 +21,7 @@ from acp_agent.executors.sandbox.base import SandboxPolicy
 from acp_agent.loop.shell.command_policy import CommandPolicy
 from acp_agent.safety.folders import repository as judged
 
-from .kit import Rig, agent_rig, bash, put, results, rounds
+from .kit import Rig, confined, put, results
 from .test_safety import git, repository
 
 SECRET = "tangerine"
@@ -42,11 +42,7 @@ def only(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
 async def session(folder: Path, *commands: str, **editor: Any) -> AsyncIterator[Rig]:
     """One in that folder of `tmp_path/project`, after the commands."""
     tmp_path = next(each.parent for each in (folder, *folder.parents) if each.name == "project")
-    script = rounds(*map(bash, commands))
-    async with agent_rig(tmp_path, script, **{"sandbox": True, "terminal": False, **editor}) as r:
-        await r.editor.new_session(folder)
-        await r.editor.client.set_session_mode(r.editor.session_id, "auto")
-        await r.editor.prompt("go")
+    async with confined(tmp_path, *commands, folder=folder, **editor) as r:
         yield r
 
 
@@ -240,11 +236,8 @@ async def test_what_is_not_the_users_own_repository_is_not_given_and_that_is_sai
     if name == "home":
         shutil.move(root, tmp_path / "home/project")
         root, sub = tmp_path / "home/project", tmp_path / "home/project/pkgs/sub"
-    script = rounds(bash("git log --format=%s; cat ../../other/b ../../../other/file; git status"))
-    async with agent_rig(tmp_path, script, sandbox=True, terminal=False, config=config) as r:
-        await r.editor.new_session(sub)
-        await r.editor.client.set_session_mode(r.editor.session_id, "auto")
-        await r.editor.prompt("go")
+    command = "git log --format=%s; cat ../../other/b ../../../other/file; git status"
+    async with confined(tmp_path, command, config=config, folder=sub) as r:
         (told,) = results(r)
         assert SECRET not in told and "two" not in told.splitlines()[0] and "b" not in told.splitlines()
         assert NO_GIT in told and NO[name] in told

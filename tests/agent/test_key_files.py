@@ -18,7 +18,7 @@ from acp_agent.safety.lines.examine import examine
 from acp_agent.testing.fake_model import Call
 from tests.tables import table
 
-from .kit import bash, results, rig, rounds, went
+from .kit import bash, confined, results, rig, rounds, went
 from .test_links import link
 
 SECRET = "tangerine"
@@ -115,9 +115,8 @@ async def test_instructions_that_include_one_do_not_bring_it_to_the_model(tmp_pa
 
 
 async def test_a_build_that_reads_one_by_itself_works(tmp_path: Path) -> None:
-    async with rig(tmp_path, rounds(bash("sh build.sh")), mode="auto", sandbox=True, terminal=False, before=fill) as r:
-        (r.project / "build.sh").write_text("wc -l < .env; echo built\n")
-        await r.editor.prompt("go")
+    more = {"files": {"build.sh": "wc -l < .env; echo built\n"}, "before": fill}
+    async with confined(tmp_path, "sh build.sh", **more) as r:
         assert "built" in results(r, 2)[0]
         assert not r.editor.permission_requests
 

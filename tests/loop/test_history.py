@@ -102,10 +102,7 @@ def test_a_call_is_replayed_once_in_its_final_state_without_terminals():
 def test_a_call_the_process_did_not_outlive_is_replayed_as_failed():
     (told,) = replayed_updates([call()])
     assert told["status"] == "failed" and "Interrupted" in told["content"][-1]["content"]["text"]
-
-
-def test_an_update_of_an_unknown_call_is_left_out():
-    assert replayed_updates([progress("completed")]) == []
+    assert replayed_updates([progress("completed")]) == [], "an update of an unknown call is left out"
 
 
 def test_text_that_was_told_but_not_finished_is_remembered():

@@ -51,11 +51,8 @@ STRANGE = [
 ]  # fmt: skip
 
 
-def test_the_table_and_the_definitions_name_the_same_tools() -> None:
+def test_the_table_and_the_definitions_name_the_same_tools_and_no_two_share_a_name_or_alias() -> None:
     assert [entry.name for entry in ENTRIES] == list(TOOLS)
-
-
-def test_no_two_tools_share_a_name_or_alias() -> None:
     names = [name for entry in ENTRIES for name in (entry.name, *entry.aliases)]
     assert len(names) == len(set(names))
 
@@ -111,7 +108,7 @@ def test_an_example_that_is_copied_names_nothing_that_is_not_there(entry: ToolEn
 
 
 @by_entry
-def test_wrong_arguments_are_told_by_name(entry: ToolEntry) -> None:
+def test_wrong_and_missing_arguments_are_told_by_name(entry: ToolEntry) -> None:
     tool = REGISTRY.tool(entry.name)
     first = next(iter(entry.parameters["properties"]), None)
     wrong = {} if first is None else {first: {"not": "right"}}
@@ -123,16 +120,10 @@ def test_wrong_arguments_are_told_by_name(entry: ToolEntry) -> None:
     assert "- invented: " in text
     assert all(f"`{name}`" in text for name in entry.parameters["properties"])
     assert "pydantic" not in text and "Call it again." in text
-
-
-@by_entry
-def test_missing_arguments_are_told_by_name(entry: ToolEntry) -> None:
-    required = entry.parameters.get("required", [])
-    if not required:
-        return
-    with pytest.raises(ToolError) as error:
-        REGISTRY.tool(entry.name).parse({})
-    assert all(f"- {name}: " in str(error.value) for name in required)
+    if required := entry.parameters.get("required", []):
+        with pytest.raises(ToolError) as error:
+            tool.parse({})
+        assert all(f"- {name}: " in str(error.value) for name in required)
 
 
 @by_entry
