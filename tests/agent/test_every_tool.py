@@ -66,5 +66,4 @@ async def test_what_a_call_gives_is_bounded_for_model_and_person(tmp_path, name,
         told = r.messages(3)[-1]["content"]
         assert 0 < len(told) < 1200
         call = list(r.editor.tool_calls().values())[-1]
-        shown = "".join(item.content.text for item in call.content if hasattr(item, "content"))
-        assert len(shown) < 1200
+        assert len("".join(item.content.text for item in call.content if hasattr(item, "content"))) < 1200

@@ -169,8 +169,7 @@ async def test_a_fork_can_end_with_a_message(tmp_path, kind, left):
         air = {"version": 1, "messageId": ids[-2]}
         r.editor.session_id = (await fork(r, source, {"jetbrains": {"air": {"fork": air}}}))["sessionId"]
         await r.editor.prompt("Else.")
-        words = "|".join(conversation(r, 4))
-        assert words.replace("\n", "|").split("|") == ["First.", "One.", *left, "Else."]
+        assert "|".join(conversation(r, 4)).replace("\n", "|").split("|") == ["First.", "One.", *left, "Else."]
 
 
 @pytest.mark.parametrize(("params", "meta", "code"), [

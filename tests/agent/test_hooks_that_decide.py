@@ -138,8 +138,7 @@ async def test_a_changed_input_is_shown_judged_again_and_run(tmp_path):
         (request,) = r.editor.permission_requests
         assert request.tool_call.title == "touch other"
         assert request.tool_call.raw_input == {"command": "touch other"}
-        call = r.editor.tool_call()
-        assert call.title == "touch other"
+        assert r.editor.tool_call().title == "touch other"
         assert (r.project / "other").exists() and not (r.project / "made").exists()
         assert json.loads(next(line for line in audit(tmp_path) if line["event"] == "decision")["arguments"]) == {
             "command": "touch other"
@@ -611,8 +610,7 @@ async def test_no_credential_in_the_url_of_a_hook_is_told(tmp_path, capsys):
 
 async def test_without_hooks_nothing_of_them_is_loaded(tmp_path):
     async with went(tmp_path, rounds(bash("true")), mode="auto") as r:
-        parts = await r.agent.sessions.get(r.editor.session_id).parts()
-        assert parts.shell.hooks.deciding is None
+        assert (await r.agent.sessions.get(r.editor.session_id).parts()).shell.hooks.deciding is None
 
 
 EVENTS = get_args(HookEvent)

@@ -21,8 +21,7 @@ REMOTE = "https://models.invalid/v1"
 @pytest.mark.parametrize("version", [1, 0, 2, 99, 65535])
 async def test_the_version_is_one_whatever_was_asked(tmp_path, version):
     async with connect(environ_for(tmp_path, "http://localhost:1/v1")) as (editor, _):
-        answer = await editor.request("initialize", {"protocolVersion": version})
-        assert answer["protocolVersion"] == 1
+        assert (await editor.request("initialize", {"protocolVersion": version}))["protocolVersion"] == 1
 
 
 @pytest.mark.parametrize("version", ["1", 1.0, True, None, -1, 65536, [], {}])
@@ -48,8 +47,7 @@ async def test_odd_capabilities_count_as_unsupported(tmp_path, capabilities):
 @pytest.mark.parametrize("file", CAPTURED, ids=lambda file: file.stem)
 async def test_real_clients_are_answered(tmp_path, file):
     async with connect(environ_for(tmp_path, "http://localhost:1/v1")) as (editor, _):
-        answer = await editor.start(json.loads(file.read_text()))
-        assert answer.agent_capabilities.load_session
+        assert (await editor.start(json.loads(file.read_text()))).agent_capabilities.load_session
 
 
 async def test_a_local_server_needs_no_login(tmp_path):
@@ -73,8 +71,7 @@ async def test_terminal_login_is_offered_only_where_the_client_has_it(tmp_path):
     assert ids({}) == ["api-key"]
     assert ids({"auth": {"terminal": True}}) == ["api-key", "login"]
     answer = answer_initialize({"protocolVersion": 1, "clientCapabilities": {"_meta": {"terminal-auth": True}}}, config)
-    terminal = answer["authMethods"][0]["_meta"]["terminal-auth"]
-    assert terminal["args"][-1] == "login"
+    assert answer["authMethods"][0]["_meta"]["terminal-auth"]["args"][-1] == "login"
     assert answer["agentCapabilities"]["auth"] == {"logout": {}}
     answer = answer_initialize({"protocolVersion": 1}, {**config, "protocol": {"unstable": True}})
     assert answer["agentCapabilities"]["auth"] == {"status": {}, "logout": {}}

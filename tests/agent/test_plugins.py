@@ -291,8 +291,7 @@ def test_an_archive_is_a_source_and_nothing_of_it_leaves_its_folder(tmp_path, en
     else:
         with tarfile.open(archive, "w:gz") as opened:
             opened.add(source, "package")
-    found = fetch(str(archive), environ(tmp_path))
-    assert read_plugin(found.files).name == "tools"
+    assert read_plugin(fetch(str(archive), environ(tmp_path)).files).name == "tools"
     assert not list(tmp_path.rglob("escaped.txt"))
 
 
@@ -318,8 +317,7 @@ def test_an_archive_that_lies_is_refused(tmp_path, name, kind, target):
 def test_a_package_of_npm_is_a_source_and_none_of_its_scripts_runs(tmp_path):
     package = {"name": "tools", "version": "1.0.0", "scripts": {"prepack": "touch ran", "prepare": "touch ran"}}
     source = claude(tmp_path / "source", **{"package.json": package})
-    found = fetch(f"npm:file:{source}", environ(tmp_path))
-    assert read_plugin(found.files).name == "tools"
+    assert read_plugin(fetch(f"npm:file:{source}", environ(tmp_path)).files).name == "tools"
     assert not (source / "ran").exists()
 
 

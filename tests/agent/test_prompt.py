@@ -24,8 +24,7 @@ PIXEL = base64.b64encode(png()).decode()
 
 async def test_text_and_thoughts_stream_in_order_and_the_turn_ends(tmp_path):
     async with rig(tmp_path, [Answer(thought=("hm", "m"), text=("Hel", "lo ", "world"))]) as r:
-        answer = await r.editor.prompt("hi")
-        assert answer.stop_reason == "end_turn"
+        assert (await r.editor.prompt("hi")).stop_reason == "end_turn"
         assert r.editor.text() == "Hello world"
         assert r.editor.thoughts() == "hmm"
         system, user = r.messages(1)
@@ -167,8 +166,7 @@ async def test_the_title_comes_from_the_first_prompt_only(tmp_path):
         await r.editor.prompt("And now the lexer")
         titles = [u.title for u in r.editor.updates[r.editor.session_id] if isinstance(u, acp.SessionInfoUpdate)]
         assert titles == ["Fix the parser"]
-        listed = await r.editor.client.list_sessions()
-        assert listed.sessions[0].title == "Fix the parser"
+        assert (await r.editor.client.list_sessions()).sessions[0].title == "Fix the parser"
 
 
 @pytest.mark.parametrize(("failure", "code", "words"), [

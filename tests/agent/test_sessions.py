@@ -62,8 +62,7 @@ async def test_load_replays_everything_in_order_before_it_answers(tmp_path):
     async with went(tmp_path, [*SCRIPT, "and more"], prompt="Do it") as r:
         session_id = r.editor.session_id
         async with another(r.environ, terminal=False) as other:
-            answer = await other.load_session(session_id, r.project)
-            assert answer.modes.current_mode_id == "code"
+            assert (await other.load_session(session_id, r.project)).modes.current_mode_id == "code"
             replayed = list(other.updates[session_id])
             kinds = [type(u) for u in replayed if not isinstance(u, acp.AvailableCommandsUpdate)]
             assert kinds == [

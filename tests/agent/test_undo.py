@@ -97,8 +97,7 @@ async def test_redo_brings_files_and_conversation_back(tmp_path):
     async with changed(tmp_path, write("a.txt", "new\n"), "Done.", "Next.") as r:
         await said(r, "/undo yes")
         assert not (r.project / "a.txt").exists()
-        words = await said(r, "/redo yes")
-        assert words.startswith("Done again: prompt 1 (Change it.)")
+        assert (await said(r, "/redo yes")).startswith("Done again: prompt 1 (Change it.)")
         assert (r.project / "a.txt").read_text() == "new\n"
         await said(r, "Go on.")
         assert asked(r, 3)[:4] == ["Change it.", "assistant", "tool", "assistant"]
@@ -319,8 +318,7 @@ async def test_many_changes_of_one_command_are_taken_back_again_after_a_redo(tmp
         (first,) = r.editor.tool_calls()
         target = {"call": first} if by_call else {"to": 1, "what": "files"}
         for _ in range(2):
-            outcome = await call(r, "_session/undo", **target)
-            assert outcome["conflicts"] == []
+            assert (await call(r, "_session/undo", **target))["conflicts"] == []
             assert {path.read_text() for path in r.project.iterdir()} == {"before\n"}
             await call(r, "_session/redo")
             assert (r.project / "20").read_text() == "after\n"

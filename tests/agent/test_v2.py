@@ -296,8 +296,7 @@ async def test_v2_can_1_a_cancel_right_behind_a_prompt_ends_it(tmp_path: Path) -
     async with hanging(tmp_path) as (client, session):
         prompt = {"id": "p", "method": "session/prompt", "params": {"sessionId": session, "prompt": text("Count")}}
         await client.send_at_once(prompt, {"method": "session/cancel", "params": {"sessionId": session}})
-        answer = await client.until(lambda each: each.get("id") == "p")
-        assert answer["error"]["code"] == -32800
+        assert (await client.until(lambda each: each.get("id") == "p"))["error"]["code"] == -32800
         assert client.updates("user_message_chunk") == client.updates("state_update") == []
 
 
@@ -602,8 +601,7 @@ NUMBERS = [str(each) for each in range(3_000)]
 ], ids=["a line between all", "every other line", "turned around", "repeated pieces"])  # fmt: skip
 def test_comparing_takes_about_as_long_as_reading(old: list[str], new: list[str]) -> None:
     Line.looks = 0
-    hunks = list(_hunks([Line(f"{each}\n") for each in old], [Line(f"{each}\n") for each in new]))
-    assert hunks
+    assert list(_hunks([Line(f"{each}\n") for each in old], [Line(f"{each}\n") for each in new]))
     assert Line.looks < 20 * (len(old) + len(new))
 
 

@@ -67,8 +67,7 @@ def test_a_glob_stands_for_the_whole_text_whatever_its_case(pattern: str, text: 
     ("~/.ssh", "/home/u/.ssh/id", True), ("~/.ssh", "/home/u/.sshx", False), ("/etc/*.conf", "/etc/a.conf", True),
 ])  # fmt: skip
 def test_path_globs_hold_below_the_folders_and_for_all_that_is_below_a_match(pattern: str, path: str, expected) -> None:
-    globs = PathGlobs([pattern], [Path("/srv/app")], Path("/home/u"))
-    assert globs.matches(Path(path)) is expected
+    assert PathGlobs([pattern], [Path("/srv/app")], Path("/home/u")).matches(Path(path)) is expected
 
 
 def test_a_folder_whose_name_holds_wildcards_is_taken_literally() -> None:

@@ -295,8 +295,7 @@ async def test_what_runs_is_what_was_asked_about_or_nothing(on: Bench) -> None:
     tool = REGISTRY.tool("diagnostics")
     params = tool.parse({"kind": "tsc"})
     ran = on.folder / "ran"
-    asked = on.access("diagnostics", kind="tsc")
-    assert asked[0] == ExecuteAccess("tsc --noEmit --pretty false", on.folder)
+    assert on.access("diagnostics", kind="tsc")[0] == ExecuteAccess("tsc --noEmit --pretty false", on.folder)
     preview = await on.preview("diagnostics", kind="tsc")
     pretend(on, "node_modules/.bin/tsc", f"touch '{ran}'")
     with pytest.raises(ToolError, match="the project changed in the meantime"):

@@ -124,8 +124,7 @@ async def surf(served: tuple[Site, Authority, dict[int, int]], tmp_path: Path) -
 
 async def test_fetch_gives_the_main_text_of_a_page(surf: Surfing) -> None:
     url = surf.web.serve("/guide/start", PAGE, "text/html; charset=utf-8")
-    result = await surf.call("fetch", url=url)
-    assert result.text == f"{url}\nTitle: The docs\n\n{PAGE_TEXT}"
+    assert (await surf.call("fetch", url=url)).text == f"{url}\nTitle: The docs\n\n{PAGE_TEXT}"
     url = surf.web.serve("/a.json", '{"a":\n  [1]}', "application/json")
     assert (await surf.call("fetch", url=url)).text == f'{url}\n\n{{"a":\n  [1]}}', "other text as it is"
 
@@ -405,8 +404,7 @@ async def test_brave_is_asked_with_the_key_of_the_person(surf: Surfing) -> None:
     error = await surf.fails("web_search", query="x")
     assert (error.category, "MY_KEY" in str(error), surf.web.site.asked) == ("policy_blocked", True, [])
     surf.secrets["MY_KEY"] = "geheim"
-    result = await surf.call("web_search", query="x")
-    assert result.text == "1. Tokio\n   https://tokio.rs\n   Event"
+    assert (await surf.call("web_search", query="x")).text == "1. Tokio\n   https://tokio.rs\n   Event"
     asked = surf.web.site.asked[0]
     assert (asked.host, asked.headers["x-subscription-token"]) == ("api.search.brave.com", "geheim")
     assert asked.path == "/res/v1/web/search?q=x&count=8"

@@ -128,8 +128,7 @@ def test_all_is_as_it_was_before_the_command(bench: Bench, before: str, command:
     state = bench.state()
     bench.by_command(command)
     assert bench.state() != state
-    plan = bench.take_back(bench.operations())
-    assert not plan.conflicts
+    assert not bench.take_back(bench.operations()).conflicts
     assert bench.state() == state
 
 
@@ -235,8 +234,7 @@ def test_line_endings_that_git_changes_come_back(bench: Bench, how: str) -> None
     assert not bench.looks.uncovered()
     assert bench.contents.used() == 4096  # A block: `same.txt` is in git.
     bench.by_command("echo > a.txt; echo > same.txt")
-    plan = bench.take_back(bench.operations())
-    assert not plan.conflicts
+    assert not bench.take_back(bench.operations()).conflicts
     assert (bench.project / "a.txt").read_bytes() == b"one\r\ntwo\r\n"
     assert (bench.project / "same.txt").read_bytes() == b"one line without an end"
 
