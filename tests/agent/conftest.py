@@ -62,7 +62,6 @@ NOT_IN_V2 = {
         test_a_fork_that_cannot_be_is_refused
         test_a_malformed_message_to_fork_at_is_ignored
         test_a_session_that_is_not_open_is_forked_and_untouched
-        test_forking_is_advertised
         test_the_model_can_be_set_as_clients_of_old_schemas_do
         test_the_next_request_of_a_fork_begins_with_the_bytes_of_its_source
         test_the_undo_of_a_fork_begins_with_it

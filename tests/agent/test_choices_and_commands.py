@@ -58,10 +58,6 @@ async def test_unknown_options_and_values_are_invalid_params(tmp_path):
             params = {"sessionId": r.editor.session_id, "configId": option, "value": value}
             with refused(-32602):
                 assert not await r.editor.request("session/set_config_option", params), (option, value)
-
-
-async def test_unknown_modes_are_an_error(tmp_path):
-    async with rig(tmp_path) as r:
         for session, mode in ((r.editor.session_id, "nonsense"), ("nope", "ask")):
             with pytest.raises(PeerError):
                 await r.editor.client.set_session_mode(session, mode)

@@ -12,7 +12,7 @@ import pytest
 from acp_agent.client.permissions import allow_once
 from acp_agent.testing.fake_model import Call
 
-from .kit import Rig, agent_rig, asks, refused, rig, went
+from .kit import Rig, asks, refused, rig, went
 from .test_undo import bash, said, write
 
 
@@ -52,6 +52,8 @@ async def test_the_next_request_of_a_fork_begins_with_the_bytes_of_its_source(tm
         assert prefix(r, 6, count) == prefix(r, 5, count)
         assert r.messages(6)[-1]["content"] == "Go on otherwise."
         assert made["modes"]["currentModeId"] == "auto" and made["configOptions"]
+        answer = r.editor.transcript[1].message["result"]
+        assert "fork" in answer["agentCapabilities"]["sessionCapabilities"], "it is advertised"
 
 
 async def test_a_fork_has_the_cache_key_of_its_source(tmp_path):
@@ -190,10 +192,3 @@ async def test_a_malformed_message_to_fork_at_is_ignored(tmp_path):
         r.editor.session_id = (await fork(r, r.editor.session_id, meta))["sessionId"]
         await r.editor.prompt("Else.")
         assert conversation(r, 2) == ["First.", "One.", "Else."]
-
-
-async def test_forking_is_advertised(tmp_path):
-    async with agent_rig(tmp_path) as r:
-        assert "fork" in json.dumps(
-            r.editor.transcript[1].message["result"]["agentCapabilities"]["sessionCapabilities"]
-        )

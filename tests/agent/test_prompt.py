@@ -154,15 +154,10 @@ async def test_usage_is_reported_after_each_model_call_with_the_window_that_the_
         assert [u.used for u in told][:2] == [110, 220] and told[-1].size == 4096
 
 
-async def test_usage_is_estimated_where_the_server_tells_none(tmp_path):
-    async with went(tmp_path, [Answer(text="ok", usage=None)], prompt="hi") as r:
-        update = await r.editor.wait_for(lambda u: isinstance(u, acp.UsageUpdate))
-        assert update.used > 0
-        assert update.size == 128_000
-
-
 async def test_the_title_comes_from_the_first_prompt_only(tmp_path):
-    async with went(tmp_path, ["a", "b"], prompt="Fix the parser\nplease") as r:
+    async with went(tmp_path, [Answer(text="a", usage=None), "b"], prompt="Fix the parser\nplease") as r:
+        update = await r.editor.wait_for(lambda u: isinstance(u, acp.UsageUpdate))
+        assert update.used > 0 and update.size == 128_000, "estimated where the server tells none"
         await r.editor.prompt("And now the lexer")
         titles = [u.title for u in r.editor.updates[r.editor.session_id] if isinstance(u, acp.SessionInfoUpdate)]
         assert titles == ["Fix the parser"]

@@ -57,14 +57,11 @@ def test_failures_that_are_not_the_models_are_never_counted(category):
     assert failures.remedy("fetch", {}) is None
 
 
-def test_a_doom_loop_is_the_same_calls_in_a_row_whatever_their_spelling():
+def test_a_doom_loop_is_the_same_calls_in_a_row_whatever_their_spelling_but_no_polling():
     loop = DoomLoop(3)
     same = [ToolUse("1", "bash", '{"command": "x", "timeout": 1}'), ToolUse("2", "bash", '{"timeout":1,"command":"x"}')]
     assert loop.asked([same[0]]) is None and loop.asked([same[1]]) is None
     assert "3 times in a row" in loop.asked([same[0]])
-
-
-def test_another_call_in_between_or_polling_is_none():
     loop = DoomLoop(2)
     assert loop.asked([use("bash", command="x")]) is None and loop.asked([use("bash", command="y")]) is None
     assert loop.asked([use("bash", command="x")]) is None

@@ -105,15 +105,12 @@ def test_a_call_the_process_did_not_outlive_is_replayed_as_failed():
     assert replayed_updates([progress("completed")]) == [], "an update of an unknown call is left out"
 
 
-def test_text_that_was_told_but_not_finished_is_remembered():
+def test_text_that_was_told_but_not_finished_is_remembered_and_a_reset_replaces_what_was_before():
     history, repaired = rebuild_history(
         [*kept(user("go")), *(chunk("agent_message_chunk", text, "1") for text in ("half an ", "answer"))]
     )
     assert history.messages[-1] == AssistantMessage("half an answer")
     assert repaired == [AssistantMessage("half an answer")]
-
-
-def test_a_reset_replaces_what_was_before():
     history, repaired = rebuild_history([*kept(user("one")), LogEntry("reset", b"[]"), *kept(user("two"))])
     assert (history.messages, repaired) == ([user("two")], [])
 

@@ -251,26 +251,19 @@ def test_deep_nesting_asks_and_breaks_nothing(text: str, project: Path) -> None:
     assert isinstance(judge(text, Roots(project), project), Ask)
 
 
-def test_in_a_folder_outside_everything_asks(project: Path) -> None:
+def test_in_a_folder_outside_everything_asks_and_an_exact_answer_belongs_to_its_folder(project: Path) -> None:
     verdict = judge("ls", Roots(project), project.parent)
     assert replace(verdict, rule="", notes=()) == Ask(OUTSIDE, (f"bash = [in {project.parent}] ls",), EXACT)
-
-
-def test_an_exact_answer_belongs_to_the_folder_it_was_given_in(project: Path) -> None:
     verdict = judge("rm -rf build", Roots(project), project / "src")
-    assert isinstance(verdict, Ask)
-    assert verdict.scopes == (f"bash = [in {project / 'src'}] rm -rf build",)
+    assert isinstance(verdict, Ask) and verdict.scopes == (f"bash = [in {project / 'src'}] rm -rf build",)
+    gone = project / "gone"
+    assert isinstance(judge("ls", Roots(gone), gone), Allow | Ask), "a missing folder breaks nothing"
 
 
 def test_more_folders_may_be_looked_at(project: Path) -> None:
     outside = project.parent / "outside"
     assert isinstance(judge(f"cat {outside}/secret.txt", Roots(project, [outside]), project), Allow)
     assert isinstance(judge("cat out/secret.txt", Roots(project, [outside]), project), Allow)
-
-
-def test_a_missing_folder_of_the_session_does_not_break_the_judgement(project: Path) -> None:
-    gone = project / "gone"
-    assert isinstance(judge("ls", Roots(gone), gone), Allow | Ask)
 
 
 # --- git's own configuration -----------------------------------------------------------------------------------

@@ -344,15 +344,12 @@ async def test_duckduckgo_gives_titles_addresses_and_snippets(surf: Surfing) -> 
     assert result.text == "1. Tokio\n   https://tokio.rs/\n2. docs.rs\n   https://docs.rs/tokio", "by its links"
 
 
-async def test_no_more_results_than_configured_are_given(surf: Surfing) -> None:
+async def test_no_more_results_than_configured_are_given_and_none_is_no_failure(surf: Surfing) -> None:
     links = "".join(f'<a href="https://{number}.example.org/">{number}</a>' for number in range(30))
     surf.web.serve("/html/", links, "text/html")
     assert len((await surf.call("web_search", query="x")).raw_output) == 8
     surf.configure(max_search_results=2)
     assert len((await surf.call("web_search", query="x")).raw_output) == 2
-
-
-async def test_a_search_without_results_is_no_failure(surf: Surfing) -> None:
     surf.web.serve("/html/", '<div class="no-results">No results.</div>', "text/html")
     result = await surf.call("web_search", query="xyzzy")
     assert (result.text.startswith("No results for 'xyzzy'"), result.raw_output) == (True, [])
