@@ -16,7 +16,7 @@ from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.folders.protect import PathRules
 from acp_agent.safety.lines.examine import examine
 from acp_agent.testing.fake_model import Call
-from tests.tables import table
+from tests.tables import packed, table
 
 from .kit import bash, confined, results, rig, rounds, went
 from .test_links import link
@@ -123,18 +123,11 @@ async def test_a_build_that_reads_one_by_itself_works(tmp_path: Path) -> None:
 
 # --- the list ----------------------------------------------------------------------------------------------------
 
-NAMED = """
-env -C sub cat server.key
-git -C sub diff --no-index /dev/null server.key
-tar -C sub -cf - server.key
-find sub -name server.key -exec cat {} +
-echo .env | xargs cat
-ls .env | xargs cat
-printf .env | parallel cat
-sed -n 'r .env' plain.txt
-awk 'BEGIN{while((getline l<".env")>0)print l}'
-sqlite3 :memory: '.read .env'
-""".strip().splitlines()
+NAMED = packed("""
+env -C sub cat server.key ¦ git -C sub diff --no-index /dev/null server.key ¦ tar -C sub -cf - server.key
+find sub -name server.key -exec cat {} + ¦ echo .env | xargs cat ¦ ls .env | xargs cat ¦ printf .env | parallel cat
+sed -n 'r .env' plain.txt ¦ awk 'BEGIN{while((getline l<".env")>0)print l}' ¦ sqlite3 :memory: '.read .env'
+""")
 
 
 def test_lines_that_name_one_in_other_ways_are_asked_about(tmp_path: Path) -> None:

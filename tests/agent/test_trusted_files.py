@@ -18,6 +18,7 @@ from acp_agent.safety.folders.watch import Watch, told
 from acp_agent.safety.lines.examine import examine
 from acp_agent.testing.fake_model import Call
 from tests.nightly import examples
+from tests.tables import packed
 
 from .kit import audit, bash, results, rig, rounds, went
 from .test_safety import git, repository
@@ -109,31 +110,16 @@ async def test_what_a_link_of_such_a_name_leads_to_is_told(tmp_path: Path) -> No
         assert TOLD not in said[-1], "the control"
 
 
-LINES = """
-echo x > .npmrc
-echo x >> sub/.zed/settings.json
-tee .pre-commit-config.yaml
-sed -i s/a/b/ .gitattributes
-sed --in-place -e s/a/b/ sub/.gitattributes
-perl -pi -e s/a/b/ .cargo/config.toml
-cp plain .github/workflows/ci.yml
-cp sub/.npmrc .
-cp -t . sub/.npmrc
-mv plain/.zed .
-ln -s plain .exrc
-touch .dir-locals.el
-mkdir .cursor
-install plain .envrc
-""".strip().splitlines()
+LINES = packed("""
+echo x > .npmrc ¦ echo x >> sub/.zed/settings.json ¦ tee .pre-commit-config.yaml ¦ sed -i s/a/b/ .gitattributes
+sed --in-place -e s/a/b/ sub/.gitattributes ¦ perl -pi -e s/a/b/ .cargo/config.toml
+cp plain .github/workflows/ci.yml ¦ cp sub/.npmrc . ¦ cp -t . sub/.npmrc ¦ mv plain/.zed . ¦ ln -s plain .exrc
+touch .dir-locals.el ¦ mkdir .cursor ¦ install plain .envrc
+""")
 
-HARMLESS = """
-sed -i s/.npmrc/x/ plain
-cp plain sub
-git add .npmrc
-cat .npmrc
-grep -r x .github
-npm install
-""".strip().splitlines()
+HARMLESS = packed("""
+sed -i s/.npmrc/x/ plain ¦ cp plain sub ¦ git add .npmrc ¦ cat .npmrc ¦ grep -r x .github ¦ npm install
+""")
 
 
 def test_lines_that_write_them_are_a_high_risk(tmp_path: Path) -> None:
