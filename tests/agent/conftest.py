@@ -2,8 +2,6 @@
 what v2 does not have. The rule: together they see each kind of message of the suite (`KINDS`), else the run fails.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """An agent, an editor and a model in one process: the highest-level interface that shows all behaviour."""
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import hashlib

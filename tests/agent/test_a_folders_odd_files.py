@@ -1,7 +1,5 @@
 """Whatever a folder's own files hold or are: sessions open, prompts are answered, trust can be taken back."""
 
-from __future__ import annotations
-
 import os
 from itertools import islice
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`apply_patch` and calls in other agents' forms, in the whole agent."""
 
-from __future__ import annotations
-
 import pytest
 
 from acp_agent.client.permissions import reject_once

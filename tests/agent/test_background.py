@@ -1,7 +1,5 @@
 """Background commands: what the user and the model learn of them, when, and that nothing is left behind."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Cancellation, in every phase."""
 
-from __future__ import annotations
-
 import json
 
 import anyio

@@ -1,7 +1,5 @@
 """Modes, config options and slash commands."""
 
-from __future__ import annotations
-
 import pytest
 
 from acp_agent.client.permissions import allow_always

@@ -1,7 +1,5 @@
 """A client sets the model provider: `providers/*` of ACP's draft, and `_meta.gateway` of `authenticate`."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path

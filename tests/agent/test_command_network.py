@@ -1,7 +1,5 @@
 """Commands reach the network through a proxy that asks about each new host (`tools.sandbox.network`)."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing

@@ -1,7 +1,5 @@
 """A conversation that is too long for its model continues."""
 
-from __future__ import annotations
-
 import itertools
 import json
 

@@ -1,7 +1,5 @@
 """What model calls cost: counted, shown, stored, and capped."""
 
-from __future__ import annotations
-
 from contextlib import asynccontextmanager
 
 import pytest

@@ -1,7 +1,5 @@
 """Sub-agents: their own history, their calls below the parent, permissions with attribution, an end with the parent."""
 
-from __future__ import annotations
-
 from acp_agent.client.permissions import reject_once
 from acp_agent.schema.acp import AgentMessageChunk, ToolCall, ToolCallProgress
 from acp_agent.testing.fake_model import Answer, Call, Failure

@@ -1,8 +1,6 @@
 """Sessions below the root of a git repository, in a submodule alone, and where `.git` leads elsewhere: what git in
 commands does there, and what nobody gets by it. Each attack comes with a control, which succeeds."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable

@@ -1,7 +1,5 @@
 """A provider whose answer never ends: bounded, and cancelled while it streams as fast as it can."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

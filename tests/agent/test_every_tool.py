@@ -1,7 +1,5 @@
 """Rules that every tool keeps when used through the whole agent."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

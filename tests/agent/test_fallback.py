@@ -1,7 +1,5 @@
 """Another model goes on where one is overloaded, out of quota or away."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass

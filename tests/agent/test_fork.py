@@ -1,7 +1,5 @@
 """`session/fork` and `/fork`: a new session with the conversation of another one, whole or up to a prompt."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

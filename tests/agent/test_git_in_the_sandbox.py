@@ -1,7 +1,5 @@
 """Everyday git in the sandbox, and what a command cannot leave in a repository's configuration."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import threading

@@ -1,7 +1,5 @@
 """Every kind of message the agent sends, whole, against golden JSON (see `tests/golden/README.md`)."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What commands can make the agent hold is bounded, and who is over a bound is told; nobody else notices."""
 
-from __future__ import annotations
-
 import os
 import resource
 import subprocess

@@ -1,7 +1,5 @@
 """Hooks that decide: the protocol of Claude Code's hooks, at each event, and what several of them come to."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The repository is the attacker's: a command has written `.git`. Each attack comes with a control, which succeeds."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable

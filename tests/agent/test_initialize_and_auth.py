@@ -1,7 +1,5 @@
 """`initialize`, capabilities, authentication."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

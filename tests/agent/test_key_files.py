@@ -1,7 +1,5 @@
 """Files that may keep keys or passwords: each is asked about in every mode, by tools as in command lines."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

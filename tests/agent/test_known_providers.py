@@ -1,7 +1,5 @@
 """A key in the environment is enough: the table of known providers."""
 
-from __future__ import annotations
-
 import re
 import socket
 import threading

@@ -1,7 +1,5 @@
 """`_lsp/*`: what the agent gets from the editor's language servers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

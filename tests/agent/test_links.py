@@ -1,7 +1,5 @@
 """Links in a prompt, and the web tools as editor and model see them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

@@ -1,7 +1,5 @@
 """MCP servers of a session, as editor and model see them."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import sys

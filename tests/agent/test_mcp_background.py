@@ -1,7 +1,5 @@
 """Calls of MCP servers that take long: they go on in the background, as commands do."""
 
-from __future__ import annotations
-
 import pytest
 
 from acp_agent.client.permissions import allow_always

@@ -1,7 +1,5 @@
 """`acp-coder mcp`: what it writes, keeps, shows and refuses."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """The reference server that tries everything, `@modelcontextprotocol/server-everything`, in sessions."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

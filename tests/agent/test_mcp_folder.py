@@ -1,7 +1,5 @@
 """MCP servers of a trusted folder, the user's lists of their tools, and `/mcp`."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

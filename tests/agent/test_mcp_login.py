@@ -1,7 +1,5 @@
 """Logins at MCP servers: `acp-coder mcp login` and `/mcp login`, with an OAuth server of the tests."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

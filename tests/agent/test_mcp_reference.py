@@ -1,7 +1,5 @@
 """Reference servers of PyPI, `mcp-server-git` and `mcp-server-time`, in sessions."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

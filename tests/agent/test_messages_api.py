@@ -1,7 +1,5 @@
 """Turns with a server that speaks Anthropic's Messages API."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable

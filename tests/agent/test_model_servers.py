@@ -1,7 +1,5 @@
 """What real model servers refuse, drop and take their time for, in their own words."""
 
-from __future__ import annotations
-
 import base64
 import json
 import socket

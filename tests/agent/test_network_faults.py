@@ -1,7 +1,5 @@
 """What a command may do to the proxy: get more out of an answer than was asked, or end what the session needs."""
 
-from __future__ import annotations
-
 import resource
 import socket
 from collections.abc import Iterator, Sequence

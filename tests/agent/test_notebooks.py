@@ -1,7 +1,5 @@
 """Jupyter notebooks in the whole agent: read as cells, edited by cell."""
 
-from __future__ import annotations
-
 import base64
 import json
 from typing import Any

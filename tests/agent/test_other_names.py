@@ -1,7 +1,5 @@
 """The same file by another name, and whole trees under a policy: hard links, bind mounts, folders above."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

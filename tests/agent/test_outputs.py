@@ -1,7 +1,5 @@
 """What the model and the user see of a result: filtered, redacted, truncated, with the whole output kept aside."""
 
-from __future__ import annotations
-
 import json
 import re
 import sqlite3

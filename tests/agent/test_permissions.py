@@ -1,7 +1,5 @@
 """Permission: who is asked, what is shown, what an answer means, and what is remembered."""
 
-from __future__ import annotations
-
 import anyio
 import pytest
 

@@ -4,8 +4,6 @@ Each planted program writes its name to a log and goes on as the real one, or fa
 in each test is that the real lookup along that PATH finds the plant.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

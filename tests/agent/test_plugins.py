@@ -1,7 +1,5 @@
 """Plugins: what others publish counts once it was shown and accepted, and nothing of one that lies does harm."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

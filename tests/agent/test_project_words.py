@@ -1,7 +1,5 @@
 """What a project provides to agents: instruction files, skills, its own tools."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import py_compile

@@ -1,7 +1,5 @@
 """Turns: what goes to the model, what comes back, and how turns end."""
 
-from __future__ import annotations
-
 import base64
 import json
 

@@ -1,7 +1,5 @@
 """A session's folders are those that it was opened with, whatever their names lead to later."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path

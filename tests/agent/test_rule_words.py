@@ -1,7 +1,5 @@
 """The rules that decided, in sentences."""
 
-from __future__ import annotations
-
 from acp_agent.loop.calls.rule_words import rule_words
 from tests.tables import table
 

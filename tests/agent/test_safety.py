@@ -1,7 +1,5 @@
 """Rules, policy, limits, sandbox, audit and trust as experienced by the user and the model."""
 
-from __future__ import annotations
-
 import json
 import os
 import pwd

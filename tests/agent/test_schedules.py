@@ -1,7 +1,5 @@
 """A schedule's prompt runs in an open session of its project, as a turn the user sees."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Sessions: new, load, resume, list, close, delete, across agents that share a store."""
 
-from __future__ import annotations
-
 import base64
 import json
 import sqlite3

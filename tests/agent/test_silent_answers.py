@@ -1,7 +1,5 @@
 """Answers with neither text nor call: asked for again, then told in words, never a silent end of the turn."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`_session/steering`: what the user writes while a turn runs joins it (../shared/acp/DRAFTS, 3.1)."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path

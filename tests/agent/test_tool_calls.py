@@ -1,7 +1,5 @@
 """Tool calls as the editor sees them, over every mix of capabilities."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import uuid

@@ -1,7 +1,5 @@
 """Tool calls beyond execution: feedback, repair, limits, cached results, hooks, questions, modes."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from typing import Any

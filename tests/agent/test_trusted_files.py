@@ -1,8 +1,6 @@
 """Files that other programs load: file tools ask about them each time, commands in the sandbox cannot change those that
 are there, and what commands create or change is told."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What runs in a trusted folder is what the user was shown: each attack comes with a control, which succeeds."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

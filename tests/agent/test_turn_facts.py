@@ -1,7 +1,5 @@
 """What a turn did by the program's own observation: told with the results of commands, at the end, and to the user."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

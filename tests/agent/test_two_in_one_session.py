@@ -1,7 +1,5 @@
 """Two agents in one session: one works in it at a time, the other is told, and nothing is lost."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Taking back what the agent did: `/checkpoints`, `/undo`, `/redo`, `/diff`, and the methods that clients call."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -4,8 +4,6 @@
 of the agent is held against the schema of v2.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

@@ -1,7 +1,5 @@
 """What clients, servers and models can make the agent hold has bounds; who is over one is told, nobody else notices."""
 
-from __future__ import annotations
-
 import os
 import resource
 import socket

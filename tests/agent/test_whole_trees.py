@@ -3,8 +3,6 @@
 The session is the home folder, in which the agent's own configuration, database and audit log are.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Sessions and sub-agents in a git worktree of their own, and that they reach nothing of the user's."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Slash commands and sub-agents that are written down in Markdown files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

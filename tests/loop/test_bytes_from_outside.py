@@ -1,7 +1,5 @@
 """What others wrote, by each reader of it: depth, length and noise are never more than the error that it names."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 

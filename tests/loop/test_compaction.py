@@ -1,7 +1,5 @@
 """Fitting a conversation into its context: pure steps first, then all of them together."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from itertools import pairwise

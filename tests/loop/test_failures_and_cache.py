@@ -1,7 +1,5 @@
 """Repeated failures, cached results, and how full a context is."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The history's rules, and reading the log twice."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 

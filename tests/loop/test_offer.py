@@ -1,7 +1,5 @@
 """Which tools are offered and sent, and in which form."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Fallbacks: whatever fails, no model is asked twice for one request, and each failure is in the error."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The log with what was taken back left out: against a list of prompts that is really cut."""
 
-from __future__ import annotations
-
 import random
 
 import msgspec

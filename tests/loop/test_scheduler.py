@@ -1,7 +1,5 @@
 """Schedules run when they are due, once, and missed runs are reported."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """The audit log: private, whole lines, rotated, without credentials, and honest about failing."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

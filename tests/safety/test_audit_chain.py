@@ -1,7 +1,5 @@
 """The chain of hashes in the audit log: what happens to the log is noticed, whatever agents do meanwhile and after."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

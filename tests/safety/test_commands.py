@@ -1,7 +1,5 @@
 """The parts of command lines, and which of them rules cover."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

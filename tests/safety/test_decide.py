@@ -1,7 +1,5 @@
 """How rules decide about a call: deny before ask before allow."""
 
-from __future__ import annotations
-
 from itertools import permutations
 from pathlib import Path
 

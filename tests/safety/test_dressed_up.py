@@ -1,7 +1,5 @@
 """Deny rules against commands in disguise, allow rules against commands they were not meant for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

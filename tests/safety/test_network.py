@@ -1,7 +1,5 @@
 """The network guard: every spelling of an address, every disguise of a name, every block of the tables."""
 
-from __future__ import annotations
-
 import ipaddress
 
 import pytest

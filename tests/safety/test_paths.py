@@ -1,7 +1,5 @@
 """Which paths are inside the folders of a session."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

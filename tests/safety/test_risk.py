@@ -1,7 +1,5 @@
 """How much harm commands can do."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`[tools.permissions]`, `[tools.policy]`, `[tools.scoped]`, sentinel, anomalies and rate: tables."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -296,6 +294,11 @@ def test_an_approval_covers_one_limit_and_is_not_used_up_by_another() -> None:
 # --- sentinel ----------------------------------------------------------------------------------------------------
 
 
+class Row:
+    def __init__(self, steps: str, failures: int, rejected: bool) -> None:
+        self.steps, self.failures, self.rejected = steps, failures, rejected
+
+
 class Kept:
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
@@ -310,11 +313,6 @@ class Kept:
         count = len(self.rows)
         self.rows.clear()
         return count
-
-
-class Row:
-    def __init__(self, steps: str, failures: int, rejected: bool) -> None:
-        self.steps, self.failures, self.rejected = steps, failures, rejected
 
 
 def sentinel(*, learns: bool = False) -> Sentinel:

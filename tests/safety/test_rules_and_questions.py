@@ -1,7 +1,5 @@
 """A rule answers only what it names: adding one that denies or asks never takes a question away."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What is not to be seen is shown by its number, asks, and is no way to another's name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

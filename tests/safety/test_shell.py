@@ -1,7 +1,5 @@
 """Which command lines run without asking, and what an answer for the others covers."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

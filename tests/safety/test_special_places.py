@@ -1,7 +1,5 @@
 """Special paths in a folder: protected, hidden, trusted, a worktree's; and the environment of commands."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

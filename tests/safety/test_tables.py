@@ -1,7 +1,5 @@
 """The tables of programs load: each row has the keys its Struct names, and describes a program once."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections import Counter

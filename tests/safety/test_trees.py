@@ -1,7 +1,5 @@
 """Never: whatever is planted in a tree, every special path that is touched with it is among the accesses."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

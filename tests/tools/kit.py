@@ -1,7 +1,5 @@
 """Tools on real files, without an agent around them."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field

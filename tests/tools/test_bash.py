@@ -1,7 +1,5 @@
 """bash: what the model and the user learn about a command."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

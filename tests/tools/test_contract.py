@@ -1,7 +1,5 @@
 """The contract of every tool: one suite over the whole registry."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

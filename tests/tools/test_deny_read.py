@@ -4,8 +4,6 @@ Twice: by the gate, which sees what a call declares, and by the executor, which 
 in the way of a call, so that the second line of defence is seen alone.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """diagnostics: parsing of output, as a table; then the real programs on small projects."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

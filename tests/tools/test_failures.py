@@ -1,7 +1,5 @@
 """The taxonomy of failures: categories, feedback, and repaired arguments."""
 
-from __future__ import annotations
-
 import errno
 import socket
 

@@ -1,7 +1,5 @@
 """read, edit, write: on real files."""
 
-from __future__ import annotations
-
 import base64
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Memory and schedule tools on a real database."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Notebooks as text: what a change of one cell leaves alone."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The text of patches: what is read, where it fits, what it leaves alone."""
 
-from __future__ import annotations
-
 import difflib
 
 import pytest

@@ -1,7 +1,5 @@
 """create_directory, delete_path, move_path, copy_path: on real files."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

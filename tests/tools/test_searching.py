@@ -1,7 +1,5 @@
 """list_directory, find_path, grep and plan: on real folders."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

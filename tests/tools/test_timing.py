@@ -1,7 +1,5 @@
 """When something runs next."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 import pytest

@@ -1,7 +1,5 @@
 """The web tools: what they request, report and send."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The guarded client against a real HTTPS server: where it connects, what it sends and reads, when it stops."""
 
-from __future__ import annotations
-
 import gzip
 import socket
 import tracemalloc

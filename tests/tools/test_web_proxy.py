@@ -1,7 +1,5 @@
 """The browser's proxy behind another proxy: failed connections are closed and reported."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import anyio

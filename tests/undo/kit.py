@@ -1,7 +1,5 @@
 """A project folder with everything that records and takes back, without a session: real files, real commands."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What is kept has limits: space, age, and a disk that is full or cannot be written to."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -4,8 +4,6 @@ Shadow repositories filled disks and broke the user's own; `clean` and `reset` d
 edit tools did was undone; links were followed.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket
