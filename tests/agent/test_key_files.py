@@ -160,19 +160,10 @@ def test_a_session_that_was_opened_in_a_folder_of_such_a_name_is_not_asked_about
     assert PathRules(bases=[tmp_path]).key_file(project / "a") is not None
 
 
-QUIET = """
-ls .env
-test -f .env
-[ -f .env ]
-cat .env.example
-cat missing/.env
-cp .env.example new.txt
-cat plain.txt
-npm test
-git status
-echo .env
-sed -n 1p plain.txt
-""".strip().splitlines()
+QUIET = packed("""
+ls .env ¦ test -f .env ¦ [ -f .env ] ¦ cat .env.example ¦ cat missing/.env ¦ cp .env.example new.txt ¦ cat plain.txt
+npm test ¦ git status ¦ echo .env ¦ sed -n 1p plain.txt
+""")
 
 
 def test_lines_that_do_not_open_one_are_not_asked_about_for_it(tmp_path: Path) -> None:

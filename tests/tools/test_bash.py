@@ -134,16 +134,13 @@ def test_a_wait_that_is_none_is_refused_with_words(wait: object) -> None:
     assert error.value.category == "invalid_parameters"
 
 
-def test_background_and_wait_exclude_each_other_and_so_do_two_command_lines() -> None:
+def test_background_and_wait_exclude_each_other_as_two_command_lines_do_and_their_schema_is_simple() -> None:
     assert BASH.parse({"command": "ls", "background": True, "wait": False}).in_background
     with pytest.raises(ToolError, match="either `background` or `wait`"):
         BASH.parse({"command": "ls", "background": True, "wait": "30s"})
     with pytest.raises(ToolError, match="`command` and `cmd` both contain a command line") as error:
         BASH.parse({"command": "ls", "cmd": "pwd"})
     assert error.value.category == "invalid_parameters"
-
-
-def test_the_schema_of_wait_is_simple() -> None:
     entry = REGISTRY.find("bash")
     assert entry is not None
     kinds = [option["type"] for option in entry.parameters["properties"]["wait"]["anyOf"]]
