@@ -1,7 +1,5 @@
 """An agent, an editor and a model in one process: the highest-level interface that shows all behaviour."""
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import hashlib
@@ -35,7 +33,7 @@ from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.transports import Transport, memory_pair
 from acp_agent.store.postgres import Postgres
 from acp_agent.store.sqlite import Sqlite
-from acp_agent.testing.fake_editor import FakeEditor
+from acp_agent.testing.fake_editor import FakeEditor, Turn
 from acp_agent.testing.fake_model import Answer, Call, FakeModel, Script
 from tests import v2_wire
 from tests.executors.sandbox.kit import needs_sandbox
@@ -44,8 +42,8 @@ from tests.v2_wire import V2Wire
 from tests.websockets_client import connected
 
 __all__ = [
-    "Answer", "Call", "Rig", "agent_rig", "another", "asks", "audit", "bash", "confined", "connect", "put", "refused",
-    "results", "rig", "rounds", "trust", "went",
+    "Answer", "Call", "Rig", "agent_rig", "another", "asks", "audit", "bash", "cancels", "confined", "connect", "put",
+    "refused", "reloads", "results", "rig", "rounds", "trust", "went",
 ]  # fmt: skip
 
 BASH = "bash"
@@ -139,13 +137,9 @@ class Rig:
 def environ_for(home: Path, base_url: str, **more: str) -> dict[str, str]:
     """An environment in which nothing of the user who runs the tests is found."""
     return {
-        "HOME": str(home),
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
-        "OPENAI_BASE_URL": base_url,
-        "OPENAI_MODEL": "fake-model",
-        "ACP_CODER_KEYRING": "0",
-        **more,
-    }
+        "HOME": str(home), "PATH": "/usr/local/bin:/usr/bin:/bin", "OPENAI_BASE_URL": base_url,
+        "OPENAI_MODEL": "fake-model", "ACP_CODER_KEYRING": "0", **more,
+    }  # fmt: skip
 
 
 @asynccontextmanager
@@ -276,12 +270,12 @@ async def agent_rig(tmp_path: Path, script: Script = (), **editor: Any) -> Async
 
 @asynccontextmanager
 async def rig(tmp_path: Path, script: Script = (), **editor: Any) -> AsyncIterator[Rig]:
-    """The same with a session in `project`. `mode`: its mode. `files`: text of files, put in `project` then. `before`:
-    called with `project` then. `mcp_servers`: of the client."""
+    """The same with a session in `project`, or in `folder`. `mode`: its mode. `files`: text of files, put in `project`
+    then. `before`: called with `project` then. `mcp_servers`: of the client."""
     mode, files, before = editor.pop("mode", None), editor.pop("files", {}), editor.pop("before", None)
-    servers = editor.pop("mcp_servers", ())
+    servers, folder = editor.pop("mcp_servers", ()), editor.pop("folder", None)
     async with agent_rig(tmp_path, script, **editor) as made:
-        await made.editor.new_session(made.project, mcp_servers=servers)
+        await made.editor.new_session(folder or made.project, mcp_servers=servers)
         if mode is not None:
             await made.editor.client.set_session_mode(made.editor.session_id, mode)
         for name, text in files.items():
@@ -292,11 +286,27 @@ async def rig(tmp_path: Path, script: Script = (), **editor: Any) -> AsyncIterat
 
 
 @asynccontextmanager
-async def went(tmp_path: Path, script: Script = (), *, prompt: Any = "go", **editor: Any) -> AsyncIterator[Rig]:
-    """The same after one turn."""
+async def went(
+    tmp_path: Path, script: Script = (), *, prompt: Any = "go", ends: Any = "end_turn", **editor: Any
+) -> AsyncIterator[Rig]:
+    """The same after one turn. `ends`: why that has ended."""
     async with rig(tmp_path, script, **editor) as made:
-        await made.editor.prompt(prompt)
+        assert (await made.editor.prompt(prompt)).stop_reason == ends
         yield made
+
+
+async def cancels(made: Rig, turn: Turn) -> None:
+    made.editor.cancel()
+    assert (await turn.response()).stop_reason == "cancelled"
+
+
+async def reloads(made: Rig) -> str:
+    """Closes the session and loads it, so that only what was stored is shown; its id."""
+    session = made.editor.session_id
+    await made.editor.client.close_session(session)
+    made.editor.updates.clear()
+    await made.editor.load_session(session, made.project)
+    return session
 
 
 @asynccontextmanager

@@ -1,7 +1,5 @@
 """Whatever a folder's own files hold or are: sessions open, prompts are answered, trust can be taken back."""
 
-from __future__ import annotations
-
 import os
 from itertools import islice
 from pathlib import Path
@@ -14,17 +12,12 @@ from tests.nightly import times
 from .kit import another, put, rig, trust
 
 FILES = {
-    ".acp-coder/config.toml": "[agent]\nmax_tool_iterations = 9\n",
-    ".mcp.json": '{"mcpServers": {}}',
-    ".claude/settings.json": "{}",
-    ".acp-coder/hooks/check.sh": "exit 0\n",
-    ".acp-coder/tools/one.py": "",
-    "AGENTS.md": "Be kind.",
-    ".agents/commands/one.md": "Say one.",
-    ".agents/agents/one.md": "---\nname: one\ndescription: One.\n---\nSay one.",
-    ".claude/commands/two.md": "Say two.",
+    ".acp-coder/config.toml": "[agent]\nmax_tool_iterations = 9\n", ".mcp.json": '{"mcpServers": {}}',
+    ".claude/settings.json": "{}", ".acp-coder/hooks/check.sh": "exit 0\n", ".acp-coder/tools/one.py": "",
+    "AGENTS.md": "Be kind.", ".agents/commands/one.md": "Say one.",
+    ".agents/agents/one.md": "---\nname: one\ndescription: One.\n---\nSay one.", ".claude/commands/two.md": "Say two.",
     ".claude/agents/two.md": "---\nname: two\ndescription: Two.\n---\nSay two.",
-}
+}  # fmt: skip
 DEEP = "[" * 20_000
 
 

@@ -1,7 +1,5 @@
 """`apply_patch` and calls in other agents' forms, in the whole agent."""
 
-from __future__ import annotations
-
 import pytest
 
 from acp_agent.client.permissions import reject_once
@@ -44,10 +42,8 @@ async def test_one_patch_changes_moves_adds_and_deletes_after_one_question(tmp_p
         assert "apply_patch" in r.tool_names(1) and "edit" not in r.tool_names(1)
         (asked,) = r.editor.permission_requests
         assert [content.path.rsplit("/", 1)[1] for content in asked.tool_call.content if isinstance(content, Diff)] == [
-            "a.py",
-            "new.txt",
-            "added.txt",
-        ]
+            "a.py", "new.txt", "added.txt",
+        ]  # fmt: skip
         texts = [content.content.text for content in asked.tool_call.content if isinstance(content, Content)]
         assert texts[:2] == ["`old.txt` moves to `sub/new.txt`.", "`gone.txt` is deleted."], "no diff says it"
         (call,) = r.editor.tool_calls().values()
@@ -117,28 +113,20 @@ async def test_a_patch_without_json_around_it_and_a_protected_file(tmp_path):
         assert (r.project / "old.txt").exists() and not (tmp_path / "out.txt").exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "title", "words"),
-    [
-        (
-            "str_replace_based_edit_tool",
-            {"command": "view", "path": "a.py", "view_range": [5, 6]},
-            "Read",
-            "def two():",
-        ),
-        (
-            "str_replace_based_edit_tool",
-            {"command": "str_replace", "path": "a.py", "old_str": "one", "new_str": "eins"},
-            "Edit",
-            "was changed",
-        ),
-        ("str_replace_editor", {"command": "create", "path": "n.txt", "file_text": "x"}, "Write", "was created"),
-        ("str_replace_based_edit_tool", {"command": "insert", "path": "a.py"}, "str_", "no command 'insert' here"),
-        ("Grep", {"pattern": "RETURN", "-i": True, "include": "*.py", "head_limit": 1}, "Search", "more than 1 match"),
-        ("Grep", {"pattern": "return", "output_mode": "files_with_matches", "-n": True}, "Search", "a.py"),
-        ("Read", {"file_path": "a.py", "offset": 0}, "Read", "def one():"),
-    ],
-)
+@pytest.mark.parametrize(("name", "arguments", "title", "words"), [
+    ("str_replace_based_edit_tool", {"command": "view", "path": "a.py", "view_range": [5, 6]}, "Read", "def two():"),
+    (
+        "str_replace_based_edit_tool",
+        {"command": "str_replace", "path": "a.py", "old_str": "one", "new_str": "eins"},
+        "Edit",
+        "was changed",
+    ),
+    ("str_replace_editor", {"command": "create", "path": "n.txt", "file_text": "x"}, "Write", "was created"),
+    ("str_replace_based_edit_tool", {"command": "insert", "path": "a.py"}, "str_", "no command 'insert' here"),
+    ("Grep", {"pattern": "RETURN", "-i": True, "include": "*.py", "head_limit": 1}, "Search", "more than 1 match"),
+    ("Grep", {"pattern": "return", "output_mode": "files_with_matches", "-n": True}, "Search", "a.py"),
+    ("Read", {"file_path": "a.py", "offset": 0}, "Read", "def one():"),
+])  # fmt: skip
 async def test_calls_in_the_form_of_other_agents_tools_are_understood(tmp_path, name, arguments, title, words):
     async with went(tmp_path, [asks(Call(name, arguments)), "done"], mode="auto", before=put) as r:
         (call,) = r.editor.tool_calls().values()

@@ -1,7 +1,5 @@
 """Background commands: what the user and the model learn of them, when, and that nothing is left behind."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +11,7 @@ from acp_agent.testing.fake_model import Answer, Call
 from tests.executors.kit import alive, until_exists
 from tests.waits import until
 
-from .kit import Rig, asks, bash, on_stdio, rig, went, with_each_editor
+from .kit import Rig, asks, bash, cancels, on_stdio, rig, went, with_each_editor
 
 RUN_ID = re.compile(r"run_id=([0-9a-f-]{36})")
 LISTS_LATER = Answer(tool_calls=(Call("bash_list", {}),), hang_before=True)
@@ -86,8 +84,7 @@ async def test_the_end_between_turns_is_shown_at_once_and_told_to_the_model_once
     go = tmp_path / "go"
     command = f"echo begun; until [ -e {go} ]; do sleep 0.01; done; echo finished; exit 3"
     script = [asks(bash(command, background=True)), "started", "heard", "nothing new"]
-    async with rig(tmp_path, script, mode="auto", **editor) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, script, mode="auto", **editor) as r:
         call = r.editor.tool_call()
         call.assert_finished("completed")
         run_id = started(r, 2)
@@ -99,8 +96,7 @@ async def test_the_end_between_turns_is_shown_at_once_and_told_to_the_model_once
         assert end.tool_call_id == call.id
         assert not end.status
         assert end.meta["background"] == {"run_id": run_id, "exit_code": 3}
-        assert end.raw_output["exit_code"] == 3
-        assert "begun\nfinished" in end.raw_output["stdout"]
+        assert end.raw_output["exit_code"] == 3 and "begun\nfinished" in end.raw_output["stdout"]
         await r.editor.wait_until(lambda: "Background command finished" in said(r))
         assert "(exit code 3)" in said(r)
         r.editor.tool_call().assert_finished("completed")
@@ -189,29 +185,20 @@ async def test_clear_forgets_what_ended_and_tells_what_still_runs_with_its_comma
         go.touch()
         await ended(r, 2)
         await r.editor.prompt("and?")
-        assert "old" not in told(r, 3)
-        assert f"exit_code=0\n[command: {wait}]\ndone" in told(r, 3)
+        assert "old" not in told(r, 3) and f"exit_code=0\n[command: {wait}]\ndone" in told(r, 3)
 
 
 async def test_a_background_command_reads_the_shells_variables_and_leaves_none(tmp_path):
     script = model(
         asks(bash("cd sub; export X=kept")),
-        asks(bash("echo $X $(basename $PWD); cd ..; export X=lost", background=True)),
-        output(wait=True),
-        asks(bash("echo $X $(basename $PWD)")),
-        "done",
-    )
-    async with rig(tmp_path, script, mode="auto") as r:
-        (r.project / "sub").mkdir()
-        await r.editor.prompt("go")
-        assert result(r, 4) == "[exit_code=0]\nkept sub"
-        assert result(r, 5) == "kept sub\n"
-
-
-async def test_the_turns_variables_are_set_in_the_background_too(tmp_path):
-    script = model(asks(bash("echo $ACP_CODER_SESSION_ID", background=True)), output(wait=True), "done")
-    async with went(tmp_path, script, mode="auto", config="[tools.bash]\nturn_context = true\n") as r:
-        assert result(r, 3) == f"[exit_code=0]\n{r.editor.session_id}"
+        asks(bash("echo $X $(basename $PWD) $ACP_CODER_SESSION_ID; cd ..; export X=lost", background=True)),
+        output(wait=True), asks(bash("echo $X $(basename $PWD)", wait="10m")), "done",
+    )  # fmt: skip
+    more = {"config": "[tools.bash]\nturn_context = true\n", "files": {"sub/a": ""}}
+    async with went(tmp_path, script, mode="auto", **more) as r:
+        assert result(r, 4) == f"[exit_code=0]\nkept sub {r.editor.session_id}", "the turn's variables, too"
+        assert result(r, 5) == "kept sub\n", "an ordinary call, as it ends within its wait"
+        assert list(r.editor.tool_calls().values())[-1].raw_output["exit_code"] == 0
 
 
 # --- waiting -----------------------------------------------------------------------------------------------------
@@ -233,25 +220,22 @@ async def test_a_command_that_outlives_its_wait_goes_on_in_the_background(tmp_pa
         assert "exit_code=0\nbegun\nfinished" in told(r, 3)
 
 
-async def test_a_command_that_ends_within_its_wait_is_an_ordinary_call(tmp_path):
-    async with went(tmp_path, [asks(bash("echo x", wait="10m")), "done"], mode="auto") as r:
-        assert result(r, 2) == "x\n"
-        assert r.editor.tool_call().raw_output["exit_code"] == 0
-
-
 # --- the other tools ---------------------------------------------------------------------------------------------
 
 
 async def test_the_tools_for_runs_are_there_from_the_start_for_the_servers_prompt_cache(tmp_path):
-    script = [asks(bash("true", background=True)), asks(Call("bash_list", {})), "done", "looks"]
+    unknown = asks(Call("bash_output", {"run_id": "gone"}))
+    script = [asks(bash("true", background=True)), asks(Call("bash_list", {})), "done", "looks", unknown, "done"]
     async with went(tmp_path, script, mode="auto") as r:
         assert {"bash_output", "bash_kill", "bash_list"} <= r.tool_names(1)
         assert r.request(1)["tools"] == r.request(2)["tools"] == r.request(3)["tools"]
-        assert result(r, 3).startswith(started(r, 2))
-        assert result(r, 3).endswith("] true")
+        assert result(r, 3).startswith(started(r, 2)) and result(r, 3).endswith("] true")
         await r.editor.client.set_session_mode(r.editor.session_id, "ask")
         await r.editor.prompt("look")
         assert "bash" not in r.tool_names(4)
+        await r.editor.prompt("and the other")
+        assert "no background command with the run_id 'gone'" in result(r, 6)
+        assert "Runs end with their session" in result(r, 6) and started(r, 2) in result(r, 6)
 
 
 @with_each_editor
@@ -284,14 +268,6 @@ async def test_bash_kill_ends_the_command_and_its_children_without_asking(tmp_pa
         assert end.meta["background"]["exit_code"] is None
         await r.editor.prompt("and?")
         assert "background complete" not in told(r, 5)
-
-
-async def test_an_unknown_run_id_is_answered_with_the_known_ones(tmp_path):
-    script = model(asks(bash("true", background=True)), asks(Call("bash_output", {"run_id": "gone"})), "done")
-    async with went(tmp_path, script, mode="auto") as r:
-        assert "no background command with the run_id 'gone'" in result(r, 3)
-        assert "Runs end with their session" in result(r, 3)
-        assert started(r, 2) in result(r, 3)
 
 
 # --- limits and ends ---------------------------------------------------------------------------------------------
@@ -331,8 +307,7 @@ async def test_a_cancelled_turn_leaves_what_runs_in_the_background(tmp_path):
     async with rig(tmp_path, script, mode="auto") as r:
         turn = r.editor.begin("go")
         await r.editor.wait_until(lambda: len(r.editor.lines("from_agent", "terminal/create")) == 2)
-        r.editor.cancel()
-        assert (await turn.response()).stop_reason == "cancelled"
+        await cancels(r, turn)
         go.touch()
         (end,) = await ended(r)
         assert end.raw_output["exit_code"] == 0

@@ -1,7 +1,5 @@
 """Cancellation, in every phase."""
 
-from __future__ import annotations
-
 import json
 
 import anyio
@@ -14,12 +12,11 @@ from acp_agent.testing.fake_model import Answer
 from tests.executors.kit import alive
 from tests.waits import until
 
-from .kit import asks, bash, rig, went
+from .kit import asks, bash, cancels, rig, went
 
 
 async def _cancelled(r, turn):
-    r.editor.cancel()
-    assert (await turn.response()).stop_reason == "cancelled"
+    await cancels(r, turn)
     r.editor.assert_tool_calls_finished()
 
 
@@ -90,8 +87,7 @@ async def test_partial_output_of_a_cancelled_command_is_kept(tmp_path):
 @pytest.mark.parametrize("method", ["terminal/kill", "terminal/release", "terminal/output"])
 async def test_a_client_that_does_not_answer_the_kill_does_not_hold_the_cancel(tmp_path, method):
     config = "[limits]\nkill_timeout = 0.2\nclient_timeout = 0.5\n"
-    script = [asks(bash("sleep 600"))]
-    async with rig(tmp_path, script, misbehave={method: NeverAnswers()}, config=config) as r:
+    async with rig(tmp_path, [asks(bash("sleep 600"))], misbehave={method: NeverAnswers()}, config=config) as r:
         turn = r.editor.begin("go")
         await r.editor.wait_until(lambda: r.editor.lines("from_agent", "terminal/wait_for_exit"))
         await _cancelled(r, turn)
@@ -121,10 +117,12 @@ async def test_queued_prompts_are_cancelled_too(tmp_path):
         assert (await r.editor.prompt("three")).stop_reason == "end_turn"
 
 
-async def test_a_cancel_without_a_turn_does_not_hit_the_next_prompt(tmp_path):
+async def test_a_cancel_without_a_turn_or_of_an_unknown_request_does_not_hit_the_next_prompt(tmp_path):
     async with rig(tmp_path, ["fine", "fine"]) as r:
         r.editor.cancel()
         assert (await r.editor.prompt("one")).stop_reason == "end_turn"
+        for params in (*({"requestId": id_} for id_ in (None, 0, "nope", 1.5, [], {})), None):
+            r.editor.notify("$/cancel_request", params)
         r.editor.cancel()
         r.editor.cancel()
         assert (await r.editor.prompt("two")).stop_reason == "end_turn"
@@ -152,14 +150,6 @@ async def test_cancel_request_for_a_prompt_gives_a_stop_reason(tmp_path):
         r.editor.notify("$/cancel_request", {"requestId": "p"})
         answer = await r.editor.wait_until(lambda: [m for m in r.editor.lines("from_agent") if m.get("id") == "p"])
         assert answer[0]["result"] == {"stopReason": "cancelled"}
-
-
-async def test_cancel_request_for_unknown_ids_is_ignored(tmp_path):
-    async with rig(tmp_path, ["ok"]) as r:
-        for id_ in (None, 0, "nope", 1.5, [], {}):
-            r.editor.notify("$/cancel_request", {"requestId": id_})
-        r.editor.notify("$/cancel_request", None)
-        assert (await r.editor.prompt("hi")).stop_reason == "end_turn"
 
 
 async def test_no_update_of_the_turn_follows_its_answer(tmp_path):

@@ -1,7 +1,5 @@
 """A client sets the model provider: `providers/*` of ACP's draft, and `_meta.gateway` of `authenticate`."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +17,12 @@ pytestmark = on_stdio
 REMOTE = "https://api.openai.com/v1"
 TOKEN = "gw-not-a-real-token-1234"
 CONFIG = "[protocol]\nunstable = true\n"
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is tried again: the settings of a provider that the client has set are the defaults."""
+    monkeypatch.setattr("acp_agent.llm.transport.retry.next_delay", lambda *_: None)
 
 
 @asynccontextmanager
@@ -59,8 +63,7 @@ async def test_requests_go_where_the_client_says_with_its_headers_and_no_key_of_
         await editor.new_session(tmp_path / "project")
         assert (await editor.prompt("Hi")).stop_reason == "end_turn"
         headers = {name.lower(): value for name, value in model.requests[0].headers.items()}
-        assert headers["x-gateway"] == TOKEN
-        assert "authorization" not in headers
+        assert headers["x-gateway"] == TOKEN and "authorization" not in headers
         assert model.requests[0].body["model"] == "fake-model"
 
 
@@ -100,6 +103,7 @@ async def test_off_it_is_not_there(tmp_path: Path) -> None:
                 await editor.request(f"providers/{method}", params)
 
 
+@pytest.mark.usefixtures("at_once")
 async def test_a_gateway_far_away_needs_no_key_and_none_of_the_users_is_sent_there(tmp_path: Path) -> None:
     """Keys under the name that the client's provider has, too."""
     config = f'{CONFIG}[providers.client]\napi_key = "sk-of-the-user-1234567"\nmodels = ["mine"]\n'
@@ -115,13 +119,12 @@ async def test_a_gateway_far_away_needs_no_key_and_none_of_the_users_is_sent_the
             await prompted(editor, tmp_path, model, baseUrl=far)
 
 
+@pytest.mark.usefixtures("at_once")
 async def test_no_other_provider_stands_in_for_it(tmp_path: Path) -> None:
-    broken = [Failure(500, {"error": {"message": "broken"}})] * 2
-    async with FakeModel([]) as other, FakeModel(broken) as model:
+    async with FakeModel([]) as other, FakeModel([Failure(500, {"error": {"message": "broken"}})] * 2) as model:
         config = f'{CONFIG}[agent]\nfallback_models = ["other/a", "b"]\n[providers.other]\n'
         config += f'base_url = "{other.base_url}"\n'
-        env = {"ACP_CODER_MODEL": "fake-model"}
-        async with client(tmp_path, config=config, environ=env) as editor:
+        async with client(tmp_path, config=config, environ={"ACP_CODER_MODEL": "fake-model"}) as editor:
             with pytest.raises(PeerError):
                 await prompted(editor, tmp_path, model)
         assert {each.body["model"] for each in model.requests} == {"fake-model", "b"}
@@ -130,20 +133,17 @@ async def test_no_other_provider_stands_in_for_it(tmp_path: Path) -> None:
 
 async def test_what_a_gateway_says_of_its_headers_is_hidden(tmp_path: Path) -> None:
     refusal = Failure(401, {"error": {"message": f"{TOKEN} is not known"}})
-    env = {"ACP_CODER_MODEL": "fake-model"}
-    async with FakeModel([refusal]) as model, client(tmp_path, environ=env) as editor:
+    async with FakeModel([refusal]) as model, client(tmp_path, environ={"ACP_CODER_MODEL": "fake-model"}) as editor:
         with pytest.raises(PeerError) as error:
             await prompted(editor, tmp_path, model)
-        assert "is not known" in error.value.message
-        assert TOKEN not in error.value.message
+        assert "is not known" in error.value.message and TOKEN not in error.value.message
 
 
 async def test_what_it_gave_is_hidden_from_model_and_disk(tmp_path: Path) -> None:
     command = f"echo {TOKEN[:8]}''{TOKEN[8:]}"
     script: list[Answer | str] = [asks(bash(command)), "Done."]
     headers = {"X-Api-Key": TOKEN, "Authorization": "Bearer another-not-a-token"}
-    env = {"ACP_CODER_MODE": "auto"}
-    async with FakeModel(script) as model, client(tmp_path, environ=env) as editor:
+    async with FakeModel(script) as model, client(tmp_path, environ={"ACP_CODER_MODE": "auto"}) as editor:
         await prompted(editor, tmp_path, model, headers=headers)
         assert TOKEN not in str(model.requests[1].body)
     for file in tmp_path.rglob("*"):

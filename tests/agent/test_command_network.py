@@ -1,7 +1,5 @@
 """Commands reach the network through a proxy that asks about each new host (`tools.sandbox.network`)."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
@@ -93,11 +91,8 @@ async def test_a_host_is_asked_about_while_the_command_waits(tmp_path: Path, nam
         assert command in shown and call.id in shown and f"registry.test:{port}" in shown
         assert asked.tool_call.tool_call_id != call.id
         assert [option.kind for option in asked.options] == [
-            "allow_once",
-            "allow_always",
-            "reject_once",
-            "reject_always",
-        ]
+            "allow_once", "allow_always", "reject_once", "reject_always",
+        ]  # fmt: skip
         assert got[0].startswith(b"POST /x HTTP/1.1\r\n") and names == ["registry.test"]
         (line,) = events(made, "network")
         assert line["host"] == f"registry.test:{port}" and line["call_id"] == call.id
@@ -121,8 +116,7 @@ async def test_a_command_reaches_only_so_many_hosts_and_each_as_often_as_it_want
     async with web_server() as (port, _):
         line = "; ".join(f"curl -sS http://{name}.test:{port}" for name in ("a", "b", "a", "c", "b"))
         rule = '[tools.permissions]\nconnect = [{ pattern = "*", action = "allow" }]\n'
-        config = f"{NEAR}[network]\nmax_hosts_per_command = 2\n{rule}"
-        async with session(tmp_path, line, config=config) as made:
+        async with session(tmp_path, line, config=f"{NEAR}[network]\nmax_hosts_per_command = 2\n{rule}") as made:
             text = await ran(made)
     assert text.count("hello") == 4
     assert "has reached 2 hosts, the most that one may (`network.max_hosts_per_command`)" in text
@@ -164,9 +158,7 @@ async def test_an_answer_for_always_covers_no_credential_that_is_put_in_later(tm
 @pytest.mark.parametrize(
     ("network", "reached"), [('"deny"', []), ('["*.test"]', ["registry.test"]), ('["a.b"]', []), ('"allow"', None)]
 )
-async def test_the_configuration_answers_without_a_question(
-    tmp_path: Path, network: str, reached: list[str] | None, names: list[str]
-) -> None:
+async def test_the_configuration_answers_without_a_question(tmp_path: Path, network: str, reached, names) -> None:
     async with web_server() as (port, _):
         host = "127.0.0.1" if reached is None else "registry.test"
         config = f"{NEAR}[tools.sandbox]\nnetwork = {network}\n"
@@ -182,8 +174,7 @@ async def test_a_rule_for_connections_holds_for_commands_and_web_tools(tmp_path:
         rules = '[[tools.permissions.connect]]\npattern = "registry.test*"\naction = "{}"\n'
         calls = (f"curl -sS http://registry.test:{port}", Call("fetch", {"url": "https://registry.test/"}))
         async with session(tmp_path, *calls, config=NEAR + rules.format("deny")) as made:
-            assert "tools.permissions.connect" in await ran(made)
-            assert "tools.permissions.connect" in await ran(made)
+            assert "tools.permissions.connect" in await ran(made) and "tools.permissions.connect" in await ran(made)
         async with session(tmp_path, calls[0], config=NEAR + rules.format("allow"), permissions=[reject_once]) as made:
             assert "hello" in await ran(made)
             assert not made.editor.permission_requests
@@ -205,8 +196,7 @@ async def test_a_public_name_that_leads_to_this_machine_is_asked_about_again(tmp
 async def test_a_clouds_credentials_are_never_asked_about(tmp_path: Path) -> None:
     commands = ("curl -sS http://metadata.test/", "curl -sS http://169.254.169.254/")
     async with session(tmp_path, *commands) as made:
-        assert "a machine's own credentials" in await ran(made)
-        assert "a machine's own credentials" in await ran(made)
+        assert "a machine's own credentials" in await ran(made) and "a machine's own credentials" in await ran(made)
         assert len(made.editor.permission_requests) == 1, "an address is refused before anyone is asked"
 
 
@@ -233,8 +223,7 @@ async def test_the_time_limit_does_not_run_while_the_user_is_asked(tmp_path: Pat
 
 async def test_after_three_refusals_a_command_asks_no_more(tmp_path: Path) -> None:
     hosts = " ".join(f"http://h{number}.example.com" for number in range(6))
-    permissions = [reject_once] * 6
-    async with session(tmp_path, f"for url in {hosts}; do curl -sS $url; done", permissions=permissions) as made:
+    async with session(tmp_path, f"for url in {hosts}; do curl -sS $url; done", permissions=[reject_once] * 6) as made:
         assert "refused several hosts" in await ran(made)
         assert len(made.editor.permission_requests) == 3
 
@@ -248,8 +237,7 @@ async def test_a_package_registry_is_offered_with_the_others_of_its_kind(tmp_pat
     permissions = [all_of_them, reject_once, reject_once]
     config = '[tools.web]\nprivate_hosts = ["pypi.org", "registry.npmjs.org"]\n'
     async with session(tmp_path, *commands, config=config, permissions=permissions) as made:
-        assert "did not allow" not in await ran(made)
-        assert "did not allow" not in await ran(made)
+        assert "did not allow" not in await ran(made) and "did not allow" not in await ran(made)
         assert len(made.editor.permission_requests) == 1
         assert "Not connected to x.example.com" in await ran(made)
         assert "package registries" not in str(made.editor.permission_requests[-1].options)
@@ -315,8 +303,7 @@ async def test_with_landlock_alone_only_the_proxy_is_reached(tmp_path: Path, mon
     async with web_server() as (port, got):
         url = f"http://registry.test:{port}"
         near = f"curl -sS http://127.0.0.1:{port}; curl -sS --noproxy '*' http://127.0.0.1:{port}"
-        permissions = [allow_once, reject_once]
-        async with session(tmp_path, f"curl -sS {url}", near, permissions=permissions) as made:
+        async with session(tmp_path, f"curl -sS {url}", near, permissions=[allow_once, reject_once]) as made:
             assert "hello" in await ran(made)
             text = await ran(made)
             assert len(made.editor.permission_requests) == 2, "this machine's own servers are asked about, too"
@@ -328,10 +315,8 @@ async def test_it_is_the_same_in_the_editors_terminal_and_without_one(tmp_path: 
     async with web_server() as (port, _):
         near = f"curl -sS --noproxy '*' http://127.0.0.1:{port}"
         commands = (
-            f"export HTTP_PROXY=x; curl -sS http://registry.test:{port}",
-            near,
-            f"curl -sS http://registry.test:{port}",
-        )
+            f"export HTTP_PROXY=x; curl -sS http://registry.test:{port}", near, f"curl -sS http://registry.test:{port}",
+        )  # fmt: skip
         async with session(tmp_path, *commands, terminal=terminal) as made:
             await ran(made)
             assert "hello" not in await ran(made)
@@ -402,9 +387,7 @@ def test_the_name_of_a_host_is_what_is_before_its_port(host: str, name: str) -> 
 
 
 @pytest.mark.parametrize("opened", [True, False])
-async def test_a_service_of_this_machine_is_at_localhost_where_the_configuration_opens_it(
-    tmp_path: Path, opened: bool
-) -> None:
+async def test_a_service_of_this_machine_is_at_localhost_where_the_configuration_opens_it(tmp_path, opened) -> None:
     async with web_server() as (port, _):
         config = f"[tools.sandbox]\nloopback_ports = [{port if opened else ''}]\n"
         async with session(tmp_path, f"curl -sS http://localhost:{port}", config=config) as made:

@@ -1,12 +1,10 @@
 """Sub-agents: their own history, their calls below the parent, permissions with attribution, an end with the parent."""
 
-from __future__ import annotations
-
 from acp_agent.client.permissions import reject_once
 from acp_agent.schema.acp import AgentMessageChunk, ToolCall, ToolCallProgress
 from acp_agent.testing.fake_model import Answer, Call, Failure
 
-from .kit import asks, bash, rig, went
+from .kit import asks, bash, cancels, reloads, rig, went
 
 
 def delegate(**arguments: object) -> Answer:
@@ -20,37 +18,29 @@ def last(r, number: int) -> str:
     return r.messages(number)[-1]["content"]
 
 
-async def test_a_sub_agent_works_with_a_history_of_its_own_and_its_last_words_are_the_result(tmp_path):
-    async with rig(tmp_path, [delegate(), READ, "It is 42.", "done"], files={"a.txt": "42\n"}) as r:
-        await r.editor.prompt("What is the number? (secret: tangerine)")
+async def test_a_sub_agent_works_with_a_history_of_its_own_and_its_calls_stand_below_the_parent(tmp_path):
+    script, words = [delegate(), READ, "It is 42.", "done"], "What is the number? (secret: tangerine)"
+    async with went(tmp_path, script, files={"a.txt": "42\n"}, prompt=words) as r:
         sub = r.messages(2)
         assert [message["role"] for message in sub] == ["system", "user"]
-        assert sub[1]["content"] == "Find the number."
-        assert "tangerine" not in str(sub)
+        assert sub[1]["content"] == "Find the number." and "tangerine" not in str(sub)
         assert "You are a sub-agent" in sub[0]["content"]
-        assert last(r, 4) == "It is 42."
-        assert not any(
-            isinstance(update, AgentMessageChunk) and "42" in update.content.text
-            for update in r.editor.updates[r.editor.session_id]
-        )
-
-
-async def test_its_calls_stand_below_the_parent_and_the_parents_card_shows_what_it_does(tmp_path):
-    async with went(tmp_path, [delegate(), READ, "It is 42.", "done"], files={"a.txt": "42\n"}) as r:
+        assert last(r, 4) == "It is 42.", "its last words are the result"
+        updates = [*r.editor.updates[r.editor.session_id]]
+        assert not any(isinstance(u, AgentMessageChunk) and "42" in u.content.text for u in updates)
         parent, read = r.editor.tool_calls().values()
         parent.assert_finished("completed")
         read.assert_finished("completed")
         assert parent.title == "Sub-agent: find it"
-        updates = r.editor.updates[r.editor.session_id]
         begun = [u for u in updates if isinstance(u, ToolCall)]
         assert "parentToolUseId" not in begun[0].meta["claudeCode"]
         assert begun[1].meta["claudeCode"]["parentToolUseId"] == parent.id
-        lines = [
-            u.content[0].content.text
-            for u in updates
-            if isinstance(u, ToolCallProgress) and u.tool_call_id == parent.id and u.content and not u.status
-        ]
-        assert lines == ["1. Read a.txt"]
+        shown = [u for u in updates if isinstance(u, ToolCallProgress) and u.tool_call_id == parent.id]
+        assert [u.content[0].content.text for u in shown if u.content and not u.status] == ["1. Read a.txt"]
+        await reloads(r)
+        again, read = r.editor.tool_calls().values()
+        assert (again.id, again.status, read.status) == (parent.id, "completed", "completed")
+        assert read.meta["claudeCode"]["parentToolUseId"] == parent.id
 
 
 async def test_its_permission_requests_say_whose_they_are(tmp_path):
@@ -64,19 +54,12 @@ async def test_its_permission_requests_say_whose_they_are(tmp_path):
         assert "confirmation_required" in last(r, 3)
 
 
-async def test_it_gets_only_the_tools_it_was_given(tmp_path):
-    async with went(
-        tmp_path,
-        [delegate(tools=["grep", "read_file"]), asks(bash("ls")), "no", "done"],
-    ) as r:
+async def test_it_gets_only_the_tools_it_was_given_and_an_unknown_one_is_told(tmp_path):
+    script = [delegate(tools=["grep", "read_file"]), asks(bash("ls")), "no", delegate(tools=["teleport"]), "done"]
+    async with went(tmp_path, script) as r:
         assert r.tool_names(2) == {"grep", "read"}
         assert "not among the tools of this sub-agent" in last(r, 3)
-
-
-async def test_an_unknown_tool_is_told_with_those_there_are(tmp_path):
-    async with went(tmp_path, [delegate(tools=["teleport"]), "done"]) as r:
-        assert "cannot have the tools teleport" in last(r, 2)
-        assert last(r, 2).startswith("[tool_error] ")
+        assert "cannot have the tools teleport" in last(r, 5) and last(r, 5).startswith("[tool_error] ")
 
 
 async def test_it_ends_at_its_own_cap_and_says_so(tmp_path):
@@ -88,9 +71,7 @@ async def test_it_ends_at_its_own_cap_and_says_so(tmp_path):
 
 async def test_two_levels_are_the_depth_and_no_more(tmp_path):
     async with went(tmp_path, [delegate(), delegate(), READ, "inner", "outer", "done"], files={"a.txt": "42\n"}) as r:
-        assert "delegate" in r.tool_names(1)
-        assert "delegate" in r.tool_names(2)
-        assert "delegate" not in r.tool_names(3)
+        assert "delegate" in r.tool_names(1) and "delegate" in r.tool_names(2) and "delegate" not in r.tool_names(3)
         outer, inner, read = r.editor.tool_calls().values()
         assert read.meta["claudeCode"]["parentToolUseId"] == inner.id
         assert inner.meta["claudeCode"]["parentToolUseId"] == outer.id
@@ -98,39 +79,24 @@ async def test_two_levels_are_the_depth_and_no_more(tmp_path):
 
 
 async def test_cancel_reaches_it(tmp_path):
-    sleep = asks(bash("sleep 600"))
-    async with rig(tmp_path, [delegate(), sleep], mode="auto") as r:
+    async with rig(tmp_path, [delegate(), asks(bash("sleep 600"))], mode="auto") as r:
         turn = r.editor.begin("go")
         await r.editor.wait_until(
             lambda: [call.status for call in r.editor.tool_calls().values()] == ["in_progress"] * 2
         )
-        r.editor.cancel()
-        assert (await turn.response()).stop_reason == "cancelled"
+        await cancels(r, turn)
         for call in r.editor.tool_calls().values():
             call.assert_finished("failed")
 
 
 async def test_a_model_that_fails_fails_the_call_and_not_the_turn(tmp_path):
-    async with rig(tmp_path, [delegate(), Failure(401, {"error": {"message": "no"}}), "done"]) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, [delegate(), Failure(401, {"error": {"message": "no"}}), "done"]) as r:
         assert "The sub-agent's model failed" in last(r, 3)
 
 
 async def test_in_a_reading_mode_it_only_reads(tmp_path):
     async with went(tmp_path, [delegate(), READ, "It is 42.", "done"], mode="ask", files={"a.txt": "42\n"}) as r:
-        assert "write" not in r.tool_names(2)
-        assert "read" in r.tool_names(2)
-
-
-async def test_a_loaded_session_shows_its_calls(tmp_path):
-    async with went(tmp_path, [delegate(), READ, "It is 42.", "done"], files={"a.txt": "42\n"}) as r:
-        session = r.editor.session_id
-        await r.editor.client.close_session(session)
-        r.editor.updates.clear()
-        await r.editor.load_session(session, r.project)
-        parent, read = r.editor.tool_calls().values()
-        assert read.meta["claudeCode"]["parentToolUseId"] == parent.id
-        assert (parent.status, read.status) == ("completed", "completed")
+        assert "write" not in r.tool_names(2) and "read" in r.tool_names(2)
 
 
 async def test_a_sub_agent_cannot_delegate_what_it_may_not_do_itself(tmp_path):
@@ -145,11 +111,9 @@ async def test_a_sub_agent_cannot_delegate_what_it_may_not_do_itself(tmp_path):
 
 async def test_what_a_sub_folder_says_is_told_to_both(tmp_path):
     look = asks(Call("read", {"path": "sub/a.txt"}))
-    async with rig(tmp_path, [delegate(), look, "seen", look, "done"], files={"sub/AGENTS.md": "tangerine"}) as r:
-        (r.project / "sub/a.txt").write_text("a\n")
-        await r.editor.prompt("go")
-        assert "tangerine" in last(r, 3)
-        assert "tangerine" in last(r, 5)
+    files = {"sub/AGENTS.md": "tangerine", "sub/a.txt": "a\n"}
+    async with went(tmp_path, [delegate(), look, "seen", look, "done"], files=files) as r:
+        assert "tangerine" in last(r, 3) and "tangerine" in last(r, 5)
 
 
 async def test_its_shell_and_what_it_has_read_are_its_own(tmp_path):

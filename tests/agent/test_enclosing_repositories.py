@@ -1,8 +1,6 @@
 """Sessions below the root of a git repository, in a submodule alone, and where `.git` leads elsewhere: what git in
 commands does there, and what nobody gets by it. Each attack comes with a control, which succeeds."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable
@@ -21,7 +19,7 @@ from acp_agent.executors.sandbox.base import SandboxPolicy
 from acp_agent.loop.shell.command_policy import CommandPolicy
 from acp_agent.safety.folders import repository as judged
 
-from .kit import Rig, agent_rig, bash, put, results, rounds
+from .kit import Rig, confined, put, results
 from .test_safety import git, repository
 
 SECRET = "tangerine"
@@ -42,11 +40,7 @@ def only(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
 async def session(folder: Path, *commands: str, **editor: Any) -> AsyncIterator[Rig]:
     """One in that folder of `tmp_path/project`, after the commands."""
     tmp_path = next(each.parent for each in (folder, *folder.parents) if each.name == "project")
-    script = rounds(*map(bash, commands))
-    async with agent_rig(tmp_path, script, **{"sandbox": True, "terminal": False, **editor}) as r:
-        await r.editor.new_session(folder)
-        await r.editor.client.set_session_mode(r.editor.session_id, "auto")
-        await r.editor.prompt("go")
+    async with confined(tmp_path, *commands, folder=folder, **editor) as r:
         yield r
 
 
@@ -78,12 +72,10 @@ async def test_git_works_below_the_root_and_leaves_the_other_files_as_they_are(t
     async with session(sub, *commands) as r:
         looked, changed, written = results(r)
         assert looked.splitlines()[0] == "## master" and " two\n" in looked
-        assert "deleted" not in changed
-        assert "+more" in changed
+        assert "deleted" not in changed and "+more" in changed
         assert "third" in written
         assert not r.editor.permission_requests
-        assert f"The git repository's root is {root}." in system(r)
-        assert "Git branch at the start: master" in system(r)
+        assert f"The git repository's root is {root}." in system(r) and "Git branch at the start: master" in system(r)
     assert git(root, "log", "--name-status", "--format=", "-3").split() == ["A", "pkgs/sub/n", *["M", "pkgs/sub/a"] * 2]
     assert git(root, "status", "--porcelain", "-uall") == ""
     assert (root / "other/b").read_text() == "b\n"
@@ -142,9 +134,7 @@ def open_plan(*given: Any, **more: Any) -> visible_paths.View:
 @KINDS
 @pytest.mark.parametrize("hidden", ["closed", "plain", "control"])
 @pytest.mark.usefixtures("only")
-async def test_what_is_hidden_is_neither_read_nor_recorded_as_deleted(
-    tmp_path: Path, kind: str, hidden: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_hidden_is_neither_read_nor_recorded_as_deleted(tmp_path, kind, hidden: str, monkeypatch) -> None:
     root, sub = monorepo(tmp_path, closed__x=SECRET, plain=SECRET)
     put(root / "other/.env", f"KEY={SECRET}\n")
     put(root / "note", "not added yet\n")
@@ -155,8 +145,7 @@ async def test_what_is_hidden_is_neither_read_nor_recorded_as_deleted(
         f"cat ../../{hidden} ../../{hidden}/x ../../other/.env",
         "echo more >> a; git commit -qam all; git add -u; git commit -qm all; git add a; git commit -qm a; git add -A",
     )
-    config = f'[tools.files]\ndeny_read = ["{root}/{hidden}"]\n'
-    async with session(sub, *commands, config=config) as r:
+    async with session(sub, *commands, config=f'[tools.files]\ndeny_read = ["{root}/{hidden}"]\n') as r:
         assert SECRET not in str(results(r))
     names = set(git(root, "ls-tree", "-r", "--name-only", "HEAD").split())
     lost = {"closed/x"} if control and kind != "landlock" else set()
@@ -201,16 +190,12 @@ async def test_of_the_files_around_those_of_others_and_with_keys_are_hidden(tmp_
 
 
 NO = {
-    "off": "`tools.sandbox.enclosing_repository` is off",
-    "home": "it is that of the home folder",
-    "open": "everybody may write in",
-    "link": "is a link that leads elsewhere",
-    "pointer": "which does not say that this is its work tree",
-    "commondir": "names another repository or work tree",
-    "worktree": "names another repository or work tree",
-    "one line": "names another repository or work tree",
+    "off": "`tools.sandbox.enclosing_repository` is off", "home": "it is that of the home folder",
+    "open": "everybody may write in", "link": "is a link that leads elsewhere",
+    "pointer": "which does not say that this is its work tree", "commondir": "names another repository or work tree",
+    "worktree": "names another repository or work tree", "one line": "names another repository or work tree",
     "large": "too many to see which to hide",
-}
+}  # fmt: skip
 
 
 def planted(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -243,19 +228,14 @@ def planted(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("name", NO)
-async def test_what_is_not_the_users_own_repository_is_not_given_and_that_is_said(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_not_the_users_own_repository_is_not_given_and_that_is_said(tmp_path, name, monkeypatch) -> None:
     root, sub = monorepo(tmp_path, AGENTS__md="x")
     config = planted(name, root, monkeypatch)
     if name == "home":
         shutil.move(root, tmp_path / "home/project")
         root, sub = tmp_path / "home/project", tmp_path / "home/project/pkgs/sub"
-    script = rounds(bash("git log --format=%s; cat ../../other/b ../../../other/file; git status"))
-    async with agent_rig(tmp_path, script, sandbox=True, terminal=False, config=config) as r:
-        await r.editor.new_session(sub)
-        await r.editor.client.set_session_mode(r.editor.session_id, "auto")
-        await r.editor.prompt("go")
+    command = "git log --format=%s; cat ../../other/b ../../../other/file; git status"
+    async with confined(tmp_path, command, config=config, folder=sub) as r:
         (told,) = results(r)
         assert SECRET not in told and "two" not in told.splitlines()[0] and "b" not in told.splitlines()
         assert NO_GIT in told and NO[name] in told
@@ -263,9 +243,7 @@ async def test_what_is_not_the_users_own_repository_is_not_given_and_that_is_sai
 
 
 @pytest.mark.parametrize("control", [False, True])
-async def test_what_takes_its_place_between_look_and_use_is_not_mounted(
-    tmp_path: Path, control: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_takes_its_place_between_look_and_use_is_not_mounted(tmp_path, control: bool, monkeypatch) -> None:
     root, sub = monorepo(tmp_path)
     other = repository(tmp_path / "outside")
     judge = CommandPolicy.policy
@@ -337,9 +315,7 @@ async def test_git_works_where_git_keeps_it_elsewhere(tmp_path: Path, made: Call
 
 
 @pytest.mark.parametrize("made", [as_worktree, as_submodule, as_separate])
-async def test_hooks_that_a_repository_elsewhere_names_in_its_work_tree_are_protected(
-    tmp_path: Path, made: Callable[[Path], Path]
-) -> None:
+async def test_hooks_that_a_repository_elsewhere_names_in_its_work_tree_are_protected(tmp_path: Path, made) -> None:
     made(tmp_path)
     top = tmp_path / ("project/deps/lib" if made is as_submodule else "project")
     put(top / "hooks/pre-commit", "true\n")
@@ -407,11 +383,8 @@ async def test_instructions_are_read_from_the_root_down_and_the_nearest_has_room
     put(tmp_path / "AGENTS.md", "of nobody")
     root, sub = monorepo(tmp_path, AGENTS__md="", pkgs__CLAUDE__md="")
     for path, text in (
-        (root, "of the root"),
-        (root / "pkgs", "of packages"),
-        (sub, "of the folder"),
-        (root / "other", "-"),
-    ):
+        (root, "of the root"), (root / "pkgs", "of packages"), (sub, "of the folder"), (root / "other", "-"),
+    ):  # fmt: skip
         put(path / "AGENTS.md", f"{text} {'x' * 600}\n")
     put(tmp_path / "outside.md", SECRET)
     async with session(sub) as r:

@@ -1,7 +1,5 @@
 """A provider whose answer never ends: bounded, and cancelled while it streams as fast as it can."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -13,7 +11,7 @@ from acp_agent.llm import chat_answer, responses
 from acp_agent.schema.acp import AgentMessageChunk
 from acp_agent.testing.fake_model import RawAnswer
 
-from .kit import rig
+from .kit import cancels, rig, went
 
 NEVER_STOPPED = "[agent]\nmax_repetition = 0\n"
 PIECES = 500_000
@@ -29,8 +27,7 @@ async def test_a_cancel_is_answered_while_the_server_still_streams(tmp_path):
     async with rig(tmp_path, [endless(content="word " * 200), "fine"], config=NEVER_STOPPED) as r:
         turn = r.editor.begin("go")
         await r.editor.wait_for(lambda u: isinstance(u, AgentMessageChunk))
-        r.editor.cancel()
-        assert (await turn.response()).stop_reason == "cancelled"
+        await cancels(r, turn)
         with anyio.fail_after(10):
             await r.model.answer_closed(1)
         assert len(r.editor.text()) < 1_000 * PIECES / 10
@@ -40,8 +37,7 @@ async def test_a_cancel_is_answered_while_the_server_still_streams(tmp_path):
 @pytest.mark.parametrize("field", ["content", "reasoning_content"])
 async def test_text_and_thoughts_end_at_the_configured_length_and_the_session_goes_on(tmp_path, field):
     config = NEVER_STOPPED + "max_answer_bytes = 300000\n"
-    async with rig(tmp_path, [endless(**{field: "wörd " * 200}), "fine"], config=config) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "max_tokens"
+    async with went(tmp_path, [endless(**{field: "wörd " * 200}), "fine"], config=config, ends="max_tokens") as r:
         assert "stopped after 300000 bytes (`agent.max_answer_bytes`)" in r.editor.text()
         with anyio.fail_after(10):
             await r.model.answer_closed(1)

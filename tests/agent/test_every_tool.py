@@ -1,7 +1,5 @@
 """Rules that every tool keeps when used through the whole agent."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
@@ -13,7 +11,7 @@ from tests.processes import running
 from tests.tools.kit import REGISTRY
 from tests.tools.test_contract import SOME
 
-from .kit import asks, rig, rounds
+from .kit import asks, cancels, rig, rounds, went
 
 NAMES = [entry.name for entry in REGISTRY.entries()]
 NO_FORM = {"ask_user": {"question": "Which?", "choices": ["a", "b"]}}
@@ -25,8 +23,7 @@ def arguments(name: str) -> dict:
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_wrong_arguments_are_feedback_and_ask_nobody(tmp_path, name):
-    async with rig(tmp_path, rounds(Call(name, {"invented": 1}))) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, rounds(Call(name, {"invented": 1}))) as r:
         text = r.messages(2)[-1]["content"]
         assert text.startswith("[tool_error] The arguments of ")
         assert "invented" in text
@@ -44,8 +41,7 @@ async def test_a_cancel_leaves_every_call_ended_and_nothing_running(tmp_path, na
         (r.project / "f").write_text("a\n")
         turn = r.editor.begin("go")
         await r.editor.wait_for(lambda update: isinstance(update, ToolCall))
-        r.editor.cancel()
-        assert (await turn.response()).stop_reason == "cancelled"
+        await cancels(r, turn)
         for call in r.editor.tool_calls().values():
             call.assert_finished(call.status)
             assert call.status in ("completed", "failed")
@@ -59,8 +55,7 @@ async def test_a_cancel_leaves_every_call_ended_and_nothing_running(tmp_path, na
     ("memory_recall", {"query": "word"}),
 ])  # fmt: skip
 async def test_what_a_call_gives_is_bounded_for_model_and_person(tmp_path, name, given):
-    store = asks(Call("memory_store", {"key": "k", "content": "word " * 1500}))
-    script = [store, asks(Call(name, given)), "done"]
+    script = [asks(Call("memory_store", {"key": "k", "content": "word " * 1500})), asks(Call(name, given)), "done"]
     async with rig(tmp_path, script, config="[tools]\nmax_output_chars = 1000\n", mode="auto", terminal=False) as r:
         (r.project / "big").write_text("word\n" * 5000)
         for number in range(300):
@@ -69,5 +64,4 @@ async def test_what_a_call_gives_is_bounded_for_model_and_person(tmp_path, name,
         told = r.messages(3)[-1]["content"]
         assert 0 < len(told) < 1200
         call = list(r.editor.tool_calls().values())[-1]
-        shown = "".join(item.content.text for item in call.content if hasattr(item, "content"))
-        assert len(shown) < 1200
+        assert len("".join(item.content.text for item in call.content if hasattr(item, "content"))) < 1200

@@ -1,7 +1,5 @@
 """Another model goes on where one is overloaded, out of quota or away."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -106,19 +104,16 @@ async def test_after_a_while_the_first_model_is_used_again(tmp_path):
 async def test_within_a_turn_the_first_model_is_used_again_too(tmp_path):
     async with two(tmp_path, [OVERLOADED, "back"], [LOOK], agent="fallback_retry_after = 0") as r:
         await r.editor.prompt("go")
-        assert r.editor.text().endswith("back")
-        assert "`first/a` is tried again." in r.editor.text()
+        assert r.editor.text().endswith("back") and "`first/a` is tried again." in r.editor.text()
 
 
 async def test_an_answer_that_broke_off_is_gone_on_with(tmp_path):
     async with two(tmp_path, [Answer(text=("The sum of ", "never"), drop_after=1)], ["it is 4."]) as r:
         await r.editor.prompt("go")
-        assert "The sum of " in r.editor.text()
-        assert r.editor.text().endswith("it is 4.")
+        assert "The sum of " in r.editor.text() and r.editor.text().endswith("it is 4.")
         *_, answer, note = r.second.requests[0].body["messages"]
         assert (answer["role"], answer["content"]) == ("assistant", "The sum of ")
-        assert note["role"] == "user"
-        assert "The answer broke off here." in str(note["content"])
+        assert note["role"] == "user" and "The answer broke off here." in str(note["content"])
 
 
 async def test_if_no_model_answers_the_error_names_each_and_each_was_asked_once(tmp_path):
@@ -131,8 +126,7 @@ async def test_if_no_model_answers_the_error_names_each_and_each_was_asked_once(
             await r.editor.prompt("go")
         words = caught.value.message
         assert words.startswith("None of the models answers. `first/a`: first failed (HTTP 529)")
-        assert "`second/b`: second refused the API key (HTTP 401)" in words
-        assert "`third/c`: Invalid params" not in words
+        assert "`second/b`: second refused the API key (HTTP 401)" in words and "`third/c`: Invalid params" not in words
         assert "`third/c`: the provider 'third' is not in the configuration" in words
         assert caught.value.data["kind"] == "server"
         assert (len(r.first.requests), len(r.second.requests)) == (1, 1)
@@ -150,13 +144,11 @@ async def test_a_history_goes_on_over_another_wire_api(tmp_path):
 
 async def test_a_smaller_context_is_made_to_fit_first(tmp_path):
     long = Answer(text="word " * 8000, usage=None)
-    script = [long, long, OVERLOADED]
-    async with two(tmp_path, script, ["the summary", "done"], provider="context_window = 16000") as r:
+    async with two(tmp_path, [long, long, OVERLOADED], ["the summary", "done"], provider="context_window = 16000") as r:
         await r.editor.prompt("one")
         await r.editor.prompt("two")
         await r.editor.prompt("three")
-        assert r.editor.text().endswith("done")
-        assert "The conversation was shortened" in r.editor.text()
+        assert r.editor.text().endswith("done") and "The conversation was shortened" in r.editor.text()
         assert len(r.words(len(r.second.requests))) < len(str(r.first.requests[-1].body["messages"]))
 
 
@@ -193,8 +185,7 @@ async def test_the_fallback_has_its_own_price(tmp_path):
         await r.editor.prompt("go")
         await r.editor.prompt("/cost")
         shown = r.editor.text()
-        assert "- `second/b`: $5.00; 1 model call" in shown
-        assert "- `first/a`: $0.00; 1 model call" in shown
+        assert "- `second/b`: $5.00; 1 model call" in shown and "- `first/a`: $0.00; 1 model call" in shown
 
 
 async def test_a_summary_falls_back_too(tmp_path):

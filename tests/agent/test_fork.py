@@ -1,7 +1,5 @@
 """`session/fork` and `/fork`: a new session with the conversation of another one, whole or up to a prompt."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any
@@ -12,7 +10,7 @@ import pytest
 from acp_agent.client.permissions import allow_once
 from acp_agent.testing.fake_model import Call
 
-from .kit import Rig, agent_rig, asks, refused, rig, went
+from .kit import Rig, asks, refused, rig, went
 from .test_undo import bash, said, write
 
 
@@ -43,8 +41,7 @@ async def test_the_next_request_of_a_fork_begins_with_the_bytes_of_its_source(tm
     async with went(tmp_path, script, mode="auto", files={"AGENTS.md": "Be kind.\n"}, prompt="Make it.") as r:
         (r.project / "AGENTS.md").write_text("Be brief.\n")  # Both it and `made.txt` would change the system prompt.
         await r.editor.prompt("List it.")
-        source = r.editor.session_id
-        made = await fork(r, source)
+        made = await fork(r, r.editor.session_id)
         await r.editor.prompt("Go on.")
         r.editor.session_id = made["sessionId"]
         await r.editor.prompt("Go on otherwise.")
@@ -53,6 +50,8 @@ async def test_the_next_request_of_a_fork_begins_with_the_bytes_of_its_source(tm
         assert prefix(r, 6, count) == prefix(r, 5, count)
         assert r.messages(6)[-1]["content"] == "Go on otherwise."
         assert made["modes"]["currentModeId"] == "auto" and made["configOptions"]
+        answer = r.editor.transcript[1].message["result"]
+        assert "fork" in answer["agentCapabilities"]["sessionCapabilities"], "it is advertised"
 
 
 async def test_a_fork_has_the_cache_key_of_its_source(tmp_path):
@@ -170,21 +169,14 @@ async def test_a_fork_can_end_with_a_message(tmp_path, kind, left):
         air = {"version": 1, "messageId": ids[-2]}
         r.editor.session_id = (await fork(r, source, {"jetbrains": {"air": {"fork": air}}}))["sessionId"]
         await r.editor.prompt("Else.")
-        words = "|".join(conversation(r, 4))
-        assert words.replace("\n", "|").split("|") == ["First.", "One.", *left, "Else."]
+        assert "|".join(conversation(r, 4)).replace("\n", "|").split("|") == ["First.", "One.", *left, "Else."]
 
 
-@pytest.mark.parametrize(
-    ("params", "meta", "code"),
-    [
-        ({"sessionId": "unknown"}, None, -32002),
-        ({"cwd": "relative"}, None, -32602),
-        ({}, {"fork": {"to": 7}}, -32602),
-        ({}, {"fork": {"to": "1"}}, -32602),
-        ({}, {"jetbrains": {"air": {"fork": {"version": 1, "messageId": "none"}}}}, -32602),
-    ],
-    ids=["unknown", "relative", "no prompt", "no number", "no message"],
-)
+@pytest.mark.parametrize(("params", "meta", "code"), [
+    ({"sessionId": "unknown"}, None, -32002), ({"cwd": "relative"}, None, -32602), ({}, {"fork": {"to": 7}}, -32602),
+    ({}, {"fork": {"to": "1"}}, -32602),
+    ({}, {"jetbrains": {"air": {"fork": {"version": 1, "messageId": "none"}}}}, -32602),
+], ids=["unknown", "relative", "no prompt", "no number", "no message"])  # fmt: skip
 async def test_a_fork_that_cannot_be_is_refused(tmp_path, params, meta, code):
     async with went(tmp_path, ["One."], prompt="First.") as r:
         with refused(code):
@@ -198,10 +190,3 @@ async def test_a_malformed_message_to_fork_at_is_ignored(tmp_path):
         r.editor.session_id = (await fork(r, r.editor.session_id, meta))["sessionId"]
         await r.editor.prompt("Else.")
         assert conversation(r, 2) == ["First.", "One.", "Else."]
-
-
-async def test_forking_is_advertised(tmp_path):
-    async with agent_rig(tmp_path) as r:
-        assert "fork" in json.dumps(
-            r.editor.transcript[1].message["result"]["agentCapabilities"]["sessionCapabilities"]
-        )

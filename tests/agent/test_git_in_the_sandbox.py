@@ -1,7 +1,5 @@
 """Everyday git in the sandbox, and what a command cannot leave in a repository's configuration."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import threading
@@ -73,12 +71,10 @@ async def test_everyday_git_works(tmp_path: Path, name: str) -> None:
     command = f"{QUIET}{command}\necho all went well"
     async with confined(tmp_path, command, config=config, before=prepared) as r:
         (told,) = results(r, 2)
-        assert "all went well" in told
-        assert "Not taken over" not in told
+        assert "all went well" in told and "Not taken over" not in told
         assert kept in ["", *config_of(r.project)]
         assert git(r.project, "status", "--porcelain", "--branch").startswith("## ")
-        assert not (r.project / ".git/commondir").exists()
-        assert not (r.project / ".git/config").is_symlink()
+        assert not (r.project / ".git/commondir").exists() and not (r.project / ".git/config").is_symlink()
     assert not [line for line in audit(tmp_path) if "made the git repository" in line.get("reason", "")]
 
 
@@ -92,11 +88,8 @@ async def test_a_new_repository_is_there_after_the_command_and_names_no_program(
     script = rounds(bash(make), bash("git log --oneline; git switch -q -c b; git config branch.b.rebase true"))
     async with went(tmp_path, script, mode="auto", sandbox=True, terminal=terminal) as r:
         first, second = results(r, 3)
-        assert "first" in first
-        assert "`core.pager`" in first
-        assert "`hooks/pre-commit`" in first
-        assert "first" in second
-        assert "Not taken over" not in second
+        assert "first" in first and "`core.pager`" in first and "`hooks/pre-commit`" in first
+        assert "first" in second and "Not taken over" not in second
         found = config_of(r.project)
         assert {"user.name=n", "branch.b.rebase=true"} <= set(found)
         assert not [line for line in found if "fsmonitor" in line or "pager" in line]
@@ -107,8 +100,7 @@ async def test_a_new_repository_is_there_after_the_command_and_names_no_program(
 async def test_a_folder_that_does_not_look_empty_is_explained(tmp_path: Path) -> None:
     async with confined(tmp_path, "git init -q --bare /tmp/b; git clone -q /tmp/b .") as r:
         (told,) = results(r, 2)
-        assert "not an empty directory" in told
-        assert "empty folders take the place of missing ones" in told
+        assert "not an empty directory" in told and "empty folders take the place of missing ones" in told
         assert list(r.project.iterdir()) == []
 
 
@@ -155,11 +147,8 @@ async def test_a_command_in_the_background_has_its_changes_taken_over_when_it_en
 
 
 HOSTILE = {
-    "a link to a secret": "rm config; ln -s {secret} config",
-    "a pipe": "rm config; mkfifo config",
-    "a folder": "rm config; mkdir config",
-    "nothing": "rm config",
-    "too large": "yes '# x' | head -c 300000 >> config",
+    "a link to a secret": "rm config; ln -s {secret} config", "a pipe": "rm config; mkfifo config",
+    "a folder": "rm config; mkdir config", "nothing": "rm config", "too large": "yes '# x' | head -c 300000 >> config",
     "no configuration": "printf '[core\\n' > config",
     "an odd character": "printf '[core]\\n\\tpa\\0ger = x\\n' > config",
     "an include": "printf '[include]\\n\\tpath = evil\\n' >> config",
@@ -167,13 +156,11 @@ HOSTILE = {
     "too many keys": "for i in {{1..5000}}; do printf '[user]\\n\\tkey%s = x\\n' $i; done >> config",
     "the folder leads to another repository": "cd ..; mv 0 1; ln -s {secret}.d 0",
     "the folder moved": "cd /run/acp-coder-copies; mv 0 1; mkdir 0; printf '[core]\\n pager=x\\n' > 0/config",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_whatever_takes_the_place_of_the_copy_the_configuration_stays_as_it_was(
-    tmp_path: Path, name: str
-) -> None:
+async def test_whatever_takes_the_place_of_the_copy_the_configuration_stays_as_it_was(tmp_path, name: str) -> None:
     spoil = "cd $(dirname $(readlink .git/config))\n" + HOSTILE[name].format(secret=tmp_path / "secret")
     async with rig(tmp_path, rounds(bash(spoil)), mode="auto", sandbox=True, terminal=False) as r:
         for secret in ("secret", "secret.d/config"):
@@ -245,12 +232,9 @@ PUBLISHED = {
 async def test_a_new_repository_leads_to_no_program(tmp_path: Path, name: str) -> None:
     async with confined(tmp_path, f"git init -q .; {PUBLISHED[name]}; ls -A .git") as r:
         found = r.project / ".git"
-        assert (found / "HEAD").is_file()
-        assert not (found / "hooks").is_symlink()
-        assert not (found / "config").is_symlink()
+        assert (found / "HEAD").is_file() and not (found / "hooks").is_symlink() and not (found / "config").is_symlink()
         for configuration in found.rglob("config*"):
-            assert "pager" not in configuration.read_text()
-            assert "worktree" not in configuration.read_text()
+            assert "pager" not in configuration.read_text() and "worktree" not in configuration.read_text()
         assert not list(found.rglob("pre-commit"))
         assert git(r.project, "config", "core.pager") == ""
 
@@ -284,9 +268,7 @@ async def test_a_repository_made_by_somebody_else_meanwhile_stays_theirs(tmp_pat
 
 @pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize("moment", ["before it is entered", "while it is filled"])
-def test_what_somebody_else_puts_into_a_new_repository_is_not_deleted(
-    tmp_path: Path, monkeypatch: Any, held: bool, moment: str
-) -> None:
+def test_what_somebody_else_puts_into_a_new_repository_is_not_deleted(tmp_path, monkeypatch, held, moment: str) -> None:
     project = Path(os.path.realpath(tmp_path)) / "project"
     project.mkdir()
     git_folder = project / ".git"
@@ -330,16 +312,13 @@ async def test_a_bare_repository_is_protected_like_others(tmp_path: Path, where:
     async with confined(tmp_path, change, before=lambda project: git(project, "init", "-q", "--bare", where)) as r:
         assert "`core.pager`" in results(r, 2)[0]
         config = (r.project / where / "config").read_text()
-        assert "name = n" in config
-        assert "pager" not in config
+        assert "name = n" in config and "pager" not in config
         assert not (r.project / where / "hooks/pre-receive").exists()
 
 
 @pytest.mark.parametrize("linked", [False, True])
 @pytest.mark.parametrize("read", [False, True])
-async def test_the_configuration_of_a_worktree_that_is_not_there_is_not_made(
-    tmp_path: Path, linked: bool, read: bool
-) -> None:
+async def test_the_configuration_of_a_worktree_that_is_not_there_is_not_made(tmp_path, linked, read: bool) -> None:
     """Also where git does not read it (yet): `git sparse-checkout` makes it do so."""
     place = ".git/worktrees/tree" if linked else ".git"
     script = rounds(bash(f"ls {place}; echo '[core]' >> {place}/config.worktree; git status"))
@@ -348,8 +327,7 @@ async def test_the_configuration_of_a_worktree_that_is_not_there_is_not_made(
         git(r.project, "worktree", "add", "-q", "-b", "tree", "tree")
         await r.editor.prompt("go")
         (told,) = results(r, 2)
-        assert f"{place}/config.worktree: Permission denied" in told
-        assert "On branch" in told
+        assert f"{place}/config.worktree: Permission denied" in told and "On branch" in told
         assert not list((r.project / ".git").rglob("config.worktree"))
 
 
@@ -360,13 +338,10 @@ async def test_the_person_hears_of_a_link_that_leads_to_another_repository(tmp_p
         await until(lambda: any(str(r.project / "evil") in line.get("reason", "") for line in audit(tmp_path)))
 
 
-async def test_the_time_of_taking_over_is_bounded_for_all_repositories_together(
-    tmp_path: Path, monkeypatch: Any
-) -> None:
+async def test_the_time_of_taking_over_is_bounded_for_all_repositories_together(tmp_path, monkeypatch: Any) -> None:
     monkeypatch.setattr(git_copies, "SECONDS", 0.0)
     repository(tmp_path / "project/sub")
-    change = "git config user.name new; git -C sub config user.name new"
-    async with confined(tmp_path, change, before=repository) as r:
+    async with confined(tmp_path, "git config user.name new; git -C sub config user.name new", before=repository) as r:
         assert results(r, 2)[0].count("were not taken over: it takes too long") == 2
         assert "user.name=new" not in [*config_of(r.project), *config_of(r.project / "sub")]
 
@@ -410,9 +385,7 @@ ADDRESSES = ["remote.x.url", "remote.x.pushurl", "submodule.x.url", "branch.x.re
 
 @settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.sampled_from([*PROGRAMS, *PLAIN, *ADDRESSES]), st.sampled_from(VALUES)), max_size=4))
-def test_never_does_a_key_that_names_a_program_get_into_the_configuration(
-    tmp_path: Path, changes: list[tuple[str, str]]
-) -> None:
+def test_never_does_a_key_that_names_a_program_get_into_the_configuration(tmp_path: Path, changes) -> None:
     folder = tmp_path / f"r{len(list(tmp_path.iterdir()))}"
     copies, config = changed(folder, "[user]\n\tname = old\n", changes)
     told = copies.take_over()

@@ -1,7 +1,5 @@
 """Every kind of message the agent sends, whole, against golden JSON (see `tests/golden/README.md`)."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -23,21 +21,16 @@ SCRIPT_FILE = re.compile(r"/[^\"]*/acp-coder-[^\"/]+/scripts/command-\d+\.sh")
 
 SCRIPT = [
     Answer(
-        thought="I should look.",
-        text="Working.",
+        thought="I should look.", text="Working.",
         tool_calls=(
-            Call("plan", {"entries": [{"content": "Look", "status": "in_progress"}]}),
-            Call("read", {"path": "a.txt"}),
-            Call("edit", {"path": "a.txt", "old_string": "one", "new_string": "two"}),
-            bash("echo hi; touch made"),
-            Call("grep", {"pattern": "two"}),
-            Call("nonsense", {}),
+            Call("plan", {"entries": [{"content": "Look", "status": "in_progress"}]}), Call("read", {"path": "a.txt"}),
+            Call("edit", {"path": "a.txt", "old_string": "one", "new_string": "two"}), bash("echo hi; touch made"),
+            Call("grep", {"pattern": "two"}), Call("nonsense", {}),
         ),
         usage=Usage(100, 10),
     ),
-    Answer(text="Done."),
-    Answer(text="never said", hang_before=True),
-]
+    Answer(text="Done."), Answer(text="never said", hang_before=True),
+]  # fmt: skip
 
 
 def normal(message: dict[str, Any], project: Path) -> Any:
@@ -96,9 +89,8 @@ async def conversation(tmp_path: Path) -> dict[str, Any]:
         await client.delete_session(session)
         for method, params in (
             ("session/prompt", {"sessionId": "gone", "prompt": []}),
-            ("session/new", {"cwd": "relative", "mcpServers": []}),
-            ("nonsense", {}),
-        ):
+            ("session/new", {"cwd": "relative", "mcpServers": []}), ("nonsense", {}),
+        ):  # fmt: skip
             with pytest.raises(PeerError):
                 await editor.request(method, params)
         return collect(editor.lines("to_agent"), editor.lines("from_agent"), r.project)

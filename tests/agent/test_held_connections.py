@@ -1,7 +1,5 @@
 """What commands can make the agent hold is bounded, and who is over a bound is told; nobody else notices."""
 
-from __future__ import annotations
-
 import os
 import resource
 import subprocess
@@ -113,12 +111,11 @@ def test_what_is_taken_is_taken_of_all_above_and_given_back() -> None:
 
 
 STARTED = {
-    "a command": "anyio.run(run)",
-    "a server": "anyio.run(child)",
+    "a command": "anyio.run(run)", "a server": "anyio.run(child)",
     "git": "print(run_git(['x'], timeout=9, path=tools).stdout.decode())",
     "ripgrep and our own search": "anyio.run(searched)",
     "a package manager": "print(_run('npm', [], {'PATH': tools}, Path('/')))",
-}
+}  # fmt: skip
 PROGRAM = """
 import resource, subprocess, sys, anyio
 from pathlib import Path

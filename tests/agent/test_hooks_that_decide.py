@@ -1,7 +1,5 @@
 """Hooks that decide: the protocol of Claude Code's hooks, at each event, and what several of them come to."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -32,7 +30,7 @@ from acp_agent.testing.fake_model import Answer, Call
 from tests.processes import running
 from tests.waits import until
 
-from .kit import asks, audit, bash, results, rig, rounds, trust, went
+from .kit import asks, audit, bash, cancels, results, rig, rounds, trust, went
 
 
 def hook(event: str, command: str, **more: object) -> str:
@@ -66,39 +64,27 @@ async def kept(file: Path, number: int) -> list[dict[str, Any]]:
 async def test_a_hook_reads_the_call_as_claude_code_tells_it(tmp_path):
     seen = tmp_path / "seen"
     script = rounds(
-        bash("true"),
-        Call("edit", {"path": "a.txt", "old_string": "a", "new_string": "b"}),
+        bash("true"), Call("edit", {"path": "a.txt", "old_string": "a", "new_string": "b"}),
         Call("edit", {"path": "a.txt", "edits": [{"old_string": "b", "new_string": "c"}]}),
         Call("find_path", {"pattern": "*"}),
-    )
+    )  # fmt: skip
     async with went(tmp_path, script, mode="auto", config=hook("PreToolUse", keeps(seen)), files={"a.txt": "a\n"}) as r:
         calls = list(r.editor.tool_calls())
         first, edit, several, glob = told(seen)
         assert first == {
-            "session_id": r.editor.session_id,
-            "transcript_path": "",
-            "cwd": str(r.project),
-            "permission_mode": "bypassPermissions",
-            "hook_event_name": "PreToolUse",
-            "tool_name": "Bash",
-            "tool_input": {"command": "true"},
-            "tool_use_id": calls[0],
-        }
-        assert edit["tool_name"] == "Edit"
-        assert edit["tool_input"]["file_path"] == str(r.project / "a.txt")
+            "session_id": r.editor.session_id, "transcript_path": "", "cwd": str(r.project),
+            "permission_mode": "bypassPermissions", "hook_event_name": "PreToolUse", "tool_name": "Bash",
+            "tool_input": {"command": "true"}, "tool_use_id": calls[0],
+        }  # fmt: skip
+        assert edit["tool_name"] == "Edit" and edit["tool_input"]["file_path"] == str(r.project / "a.txt")
         assert several["tool_name"] == "MultiEdit"
         assert glob["tool_name"] == "Glob"
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "echo 'not today' >&2; exit 2",
-        says(permissionDecision="deny", permissionDecisionReason="not today"),
-        """printf '{"decision": "block", "reason": "not today"}'""",
-    ],
-    ids=["exit-2", "json", "old-json"],
-)
+@pytest.mark.parametrize("command", [
+    "echo 'not today' >&2; exit 2", says(permissionDecision="deny", permissionDecisionReason="not today"),
+    """printf '{"decision": "block", "reason": "not today"}'""",
+], ids=["exit-2", "json", "old-json"])  # fmt: skip
 async def test_a_hook_denies_and_the_model_reads_why(tmp_path, command):
     config = hook("PreToolUse", command, name="curfew", matcher="Bash")
     async with went(tmp_path, rounds(bash("touch made")), mode="auto", config=config) as r:
@@ -150,10 +136,8 @@ async def test_a_changed_input_is_shown_judged_again_and_run(tmp_path):
         (request,) = r.editor.permission_requests
         assert request.tool_call.title == "touch other"
         assert request.tool_call.raw_input == {"command": "touch other"}
-        call = r.editor.tool_call()
-        assert call.title == "touch other"
-        assert (r.project / "other").exists()
-        assert not (r.project / "made").exists()
+        assert r.editor.tool_call().title == "touch other"
+        assert (r.project / "other").exists() and not (r.project / "made").exists()
         assert json.loads(next(line for line in audit(tmp_path) if line["event"] == "decision")["arguments"]) == {
             "command": "touch other"
         }
@@ -194,8 +178,7 @@ async def test_a_call_that_cannot_be_fails_as_without_hooks(tmp_path):
     async with went(
         tmp_path, rounds(Call("read", {"path": "/etc/passwd"})), config=hook("PreToolUse", keeps(seen))
     ) as r:
-        assert "category: policy_blocked" in results(r, 2)[0]
-        assert "outside this session's folders" in results(r, 2)[0]
+        assert "category: policy_blocked" in results(r, 2)[0] and "outside this session's folders" in results(r, 2)[0]
         assert not seen.exists()
 
 
@@ -213,56 +196,42 @@ async def test_a_changed_call_that_keeps_failing_is_not_run_again(tmp_path):
         assert ["was not run again" in text for text in results(r, 4)] == [False, False, True]
 
 
-@pytest.mark.parametrize(
-    ("more", "why"),
-    [
-        ({"command": "echo broken >&2; exit 1"}, "exit code 1: broken"),
-        ({"command": "sleep 600", "timeout": 0.2}, "ran longer than 0.2 s"),
-        ({"command": "printf '{'"}, "its output is not what a hook says"),
-        ({"command": """printf '{"decision": "perhaps"}'"""}, "which is not one of"),
-        ({"command": "kill -9 $$"}, "killed by SIGKILL"),
-        ({"command": "yes"}, "printed more than"),
-        ({"command": "true", "matcher": "("}, "`matcher` is not a regular expression"),
-        ({"command": ""}, "it needs either `command` or `url`"),
-        ({"command": "", "url": "ftp://a"}, "is not one of http or https"),
-        ({"command": "", "url": "http://127.0.0.1:9/"}, "cannot be reached"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
+@pytest.mark.parametrize(("more", "why"), [
+    ({"command": "echo broken >&2; exit 1"}, "exit code 1: broken"),
+    ({"command": "sleep 600", "timeout": 0.2}, "ran longer than 0.2 s"),
+    ({"command": "printf '{'"}, "its output is not what a hook says"),
+    ({"command": """printf '{"decision": "perhaps"}'"""}, "which is not one of"),
+    ({"command": "kill -9 $$"}, "killed by SIGKILL"), ({"command": "yes"}, "printed more than"),
+    ({"command": "true", "matcher": "("}, "`matcher` is not a regular expression"),
+    ({"command": ""}, "it needs either `command` or `url`"),
+    ({"command": "", "url": "ftp://a"}, "is not one of http or https"),
+    ({"command": "", "url": "http://127.0.0.1:9/"}, "cannot be reached"),
+], ids=lambda value: value if isinstance(value, str) else "")  # fmt: skip
 async def test_a_hook_that_breaks_is_said_and_asks_instead_of_allowing(tmp_path, more, why):
     config = hook("PreToolUse", **{"name": "frail", **more})
     script = rounds(bash("touch made"), bash("touch other"))
     async with went(tmp_path, script, mode="auto", config=config, permissions=[reject_once, reject_once]) as r:
-        assert len(r.editor.permission_requests) == 2
-        assert why in str(r.editor.permission_requests[0].tool_call.content)
-        assert "(PreToolUse) " in r.editor.text()
-        assert why in r.editor.text()
+        assert len(r.editor.permission_requests) == 2 and why in str(r.editor.permission_requests[0].tool_call.content)
+        assert "(PreToolUse) " in r.editor.text() and why in r.editor.text()
         assert not (r.project / "made").exists()
 
 
-@pytest.mark.parametrize(
-    ("matcher", "meant"),
-    [("Bash", True), ("bash", True), ("B", False), ("Edit|Bash", True), (".*", True), ("*", True), ("mcp__.*", False)],
-)
+@pytest.mark.parametrize(("matcher", "meant"), [
+    ("Bash", True), ("bash", True), ("B", False), ("Edit|Bash", True), (".*", True), ("*", True), ("mcp__.*", False),
+])  # fmt: skip
 async def test_matchers_are_expressions_for_the_whole_name_ours_or_theirs(tmp_path, matcher, meant):
     config = hook("PreToolUse", "exit 2", matcher=matcher)
     async with went(tmp_path, rounds(bash("touch made")), mode="auto", config=config) as r:
         assert (r.project / "made").exists() is not meant
 
 
-@pytest.mark.parametrize(
-    ("pattern", "call", "meant"),
-    [
-        ("git push *", bash("cd . && git push --force"), True),
-        ("git push *", bash("git status"), False),
-        ("git push *", bash('eval "$X"'), True),
-        ("git push *", bash("bash -c 'git push'"), True),
-        ("secret/*", Call("read", {"path": "secret/a"}), True),
-        ("secret/*", Call("read", {"path": "./other/../secret/a"}), True),
-        ("secret/*", Call("read", {"path": "open/a"}), False),
-        ("secret/*", bash("cat secret/a"), True),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "call", "meant"), [
+    ("git push *", bash("cd . && git push --force"), True), ("git push *", bash("git status"), False),
+    ("git push *", bash('eval "$X"'), True), ("git push *", bash("bash -c 'git push'"), True),
+    ("secret/*", Call("read", {"path": "secret/a"}), True),
+    ("secret/*", Call("read", {"path": "./other/../secret/a"}), True),
+    ("secret/*", Call("read", {"path": "open/a"}), False), ("secret/*", bash("cat secret/a"), True),
+])  # fmt: skip
 async def test_patterns_find_what_a_call_touches_however_it_is_written(tmp_path, pattern, call, meant):
     seen = tmp_path / "seen"
     config = hook("PreToolUse", keeps(seen, "exit 2"), pattern=pattern)
@@ -281,8 +250,7 @@ async def test_hooks_that_are_running_end_with_the_turn_and_all_they_started(tmp
     async with rig(tmp_path, rounds(bash("true")), mode="auto", config=hook(event, command) * number) as r:
         turn = r.editor.begin("go")
         await until(lambda: began.exists() and len(began.read_text()) >= number)
-        r.editor.cancel()
-        assert (await turn.response()).stop_reason == "cancelled"
+        await cancels(r, turn)
         for call in r.editor.tool_calls().values():
             call.assert_finished("failed")
         assert not running("sleep 9876")
@@ -313,8 +281,7 @@ async def test_a_hook_at_a_url_decides_as_one_that_is_a_command(tmp_path):
     try:
         async with went(tmp_path, script, mode="auto", config=config, permissions=[reject_once]) as r:
             assert "by the server" in results(r, 3)[0]
-            assert bodies[0][0] == "k"
-            assert bodies[0][1]["tool_input"] == {"command": "touch made"}
+            assert bodies[0][0] == "k" and bodies[0][1]["tool_input"] == {"command": "touch made"}
             (request,) = r.editor.permission_requests
             assert "its server answered 500" in str(request.tool_call.content)
             assert not list(r.project.glob("*"))
@@ -330,15 +297,13 @@ async def test_context_and_words_for_the_user_arrive_where_they_are_meant(tmp_pa
     }
     config = hook("PreToolUse", f"printf %s {shlex.quote(json.dumps(out))}", name="h")
     async with went(tmp_path, rounds(bash("echo hi")), mode="auto", config=config) as r:
-        assert "hi" in results(r, 2)[0]
-        assert "[Added by the hook h]\ngenerated file" in results(r, 2)[0]
+        assert "hi" in results(r, 2)[0] and "[Added by the hook h]\ngenerated file" in results(r, 2)[0]
         assert "The hook `h` says: for you" in r.editor.text()
 
 
 async def test_a_hook_can_end_the_turn(tmp_path):
     config = hook("PreToolUse", """printf '{"continue": false, "stopReason": "enough"}'""")
-    async with rig(tmp_path, rounds(bash("touch made")), mode="auto", config=config) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, rounds(bash("touch made")), mode="auto", config=config) as r:
         assert len(r.model.requests) == 1
         assert not (r.project / "made").exists()
         assert "enough" in str(r.editor.tool_call().content)
@@ -351,9 +316,7 @@ async def test_why_a_hook_ends_the_turn_is_told_without_credentials_and_not_at_l
     async with went(tmp_path, [*rounds(bash("echo hi")), "done"], mode="auto", config=config) as r:
         await r.editor.prompt("and now")
         (result,) = results(r, 2)
-        assert "token" in result
-        assert "ghp_a1B2" not in result
-        assert len(result) < 5_000
+        assert "token" in result and "ghp_a1B2" not in result and len(result) < 5_000
 
 
 async def test_hooks_of_a_folder_run_once_it_is_trusted_after_yours_and_free_nothing(tmp_path):
@@ -423,8 +386,7 @@ async def test_what_a_hook_says_after_a_call_is_read_by_the_model(tmp_path):
         assert "[The hook lint objects: line too long]" in results(r, 2)[0]
         write, command = told(seen)
         assert write["tool_response"]["success"] is True
-        assert command["tool_response"]["success"] is False
-        assert command["tool_response"]["exit_code"] == 1
+        assert command["tool_response"]["success"] is False and command["tool_response"]["exit_code"] == 1
         assert "out" in command["tool_response"]["stdout"]
         r.editor.assert_tool_calls_finished()
 
@@ -449,12 +411,10 @@ async def test_a_hook_answers_the_question_before_the_user_is_asked(tmp_path):
         assert "never here" in results(r, 5)[0]
         assert sorted(path.name for path in r.project.iterdir()) == ["three", "two"]
         assert [request.tool_call.title for request in r.editor.permission_requests] == [
-            "touch three",
-            "sudo -n touch two",
-        ]
+            "touch three", "sudo -n touch two",
+        ]  # fmt: skip
         rules = {line["rule"]: line["decision"] for line in audit(tmp_path) if line["event"] == "decision"}
-        assert rules["hook no"] == "deny"
-        assert rules["hook yes"] == "allow"
+        assert rules["hook no"] == "deny" and rules["hook yes"] == "allow"
 
 
 async def test_no_allow_of_a_hook_outlives_the_mode_it_was_said_in(tmp_path):
@@ -479,24 +439,19 @@ async def accepts(request: object) -> CreateElicitationResponse:
     return CreateElicitationResponse(action="accept", content={"answer": "blue"})
 
 
-@pytest.mark.parametrize(
-    ("script", "elicitation", "expected"),
-    [
-        ([*rounds(bash("touch made"))], None, ["permission_prompt", "acp-coder asks for permission: touch made"]),
-        ([*rounds(ASK)], None, ["elicitation_dialog", "Which one?"]),
-        ([*rounds(ASK)], accepts, ["elicitation_dialog", "Which one?"]),
-        ([], None, ["permission_prompt", "acp-coder asks for permission: The hook `odd` wants you to decide"]),
-    ],
-    ids=["permission", "choice", "form", "hook"],
-)
+@pytest.mark.parametrize(("script", "elicitation", "expected"), [
+    ([*rounds(bash("touch made"))], None, ["permission_prompt", "acp-coder asks for permission: touch made"]),
+    ([*rounds(ASK)], None, ["elicitation_dialog", "Which one?"]),
+    ([*rounds(ASK)], accepts, ["elicitation_dialog", "Which one?"]),
+    ([], None, ["permission_prompt", "acp-coder asks for permission: The hook `odd` wants you to decide"]),
+], ids=["permission", "choice", "form", "hook"])  # fmt: skip
 async def test_a_question_is_a_notification(tmp_path, script, elicitation, expected):
     seen = tmp_path / "seen"
     config = hook("Notification", keeps(seen), matcher="permission_prompt|elicitation_dialog")
     config += "" if script else hook("UserPromptSubmit", "exit 1", name="odd")
     async with went(tmp_path, script, config=config, elicitation=elicitation, permissions=[reject_once]):
         (line,) = await kept(seen, 1)
-        assert line["notification_type"] == expected[0]
-        assert line["message"].startswith(expected[1])
+        assert line["notification_type"] == expected[0] and line["message"].startswith(expected[1])
 
 
 async def test_hooks_after_a_call_are_asked_in_their_order(tmp_path):
@@ -539,8 +494,7 @@ async def test_hooks_are_told_of_the_session_and_add_to_its_first_prompt(tmp_pat
         await r.editor.prompt("/clear")
         await r.editor.prompt("c")
         assert [line["source"] for line in told(seen)] == ["startup", "clear"]
-        assert "house rules" in str(r.messages(1))
-        assert str(r.messages(2)).count("house rules") == 1
+        assert "house rules" in str(r.messages(1)) and str(r.messages(2)).count("house rules") == 1
         await r.editor.request("session/close", {"sessionId": r.editor.session_id})
         assert told(seen)[-1]["hook_event_name"] == "SessionEnd"
 
@@ -560,23 +514,20 @@ async def test_a_compaction_can_be_refused_and_is_told(tmp_path):
     seen = tmp_path / "seen"
     config = hook("PreCompact", keeps(seen, "test -e allowed || { echo 'not yet' >&2; exit 2; }"), matcher="manual")
     config += hook("SessionStart", "echo again", matcher="compact")
-    long = "word " * 2000
-    async with went(tmp_path, [long, "summary", "end"], config=config, prompt="a") as r:
+    async with went(tmp_path, [LONG, "summary", "end"], config=config, prompt="a") as r:
         await r.editor.prompt("/compact")
         assert "not yet" in r.editor.text()
         assert told(seen)[0]["trigger"] == "manual"
         (r.project / "allowed").touch()
         await r.editor.prompt("/compact")
         await r.editor.prompt("b")
-        assert "summary" in str(r.messages(3))
-        assert "again" in str(r.messages(3))
+        assert "summary" in str(r.messages(3)) and "again" in str(r.messages(3))
 
 
 async def test_a_model_that_ends_goes_on_as_often_as_is_allowed(tmp_path):
     seen = tmp_path / "seen"
     config = "[hooks]\nmax_rounds = 2\n" + hook("Stop", keeps(seen, "echo 'run the tests' >&2; exit 2"), name="tests")
-    async with rig(tmp_path, ["one", "two", "three"], config=config) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, ["one", "two", "three"], config=config) as r:
         assert len(r.model.requests) == 3
         assert [line["stop_hook_active"] for line in told(seen)] == [False, True, True]
         assert told(seen)[0]["last_assistant_message"] == "one"
@@ -591,8 +542,7 @@ async def test_a_sub_agent_is_told_and_goes_on(tmp_path):
     call = asks(Call("delegate", {"prompt": "Find it.", "title": "find it"}))
     async with went(tmp_path, [call, "first", "second", "done"], config=config) as r:
         assert told(seen)[0]["agent_type"] == "find it"
-        assert "be brief" in str(r.messages(2))
-        assert "look again" in str(r.messages(3))
+        assert "be brief" in str(r.messages(2)) and "look again" in str(r.messages(3))
         assert results(r, 4)[0] == "second"
 
 
@@ -649,12 +599,8 @@ async def test_no_credential_in_the_url_of_a_hook_is_told(tmp_path, capsys):
         assert try_hooks.run(Namespace(verb="list", cwd=str(r.project)), r.environ) == 0
         kept = dict(rows(load_config(r.environ)))["hooks.on"]
         everything = [
-            str(r.editor.transcript),
-            str(audit(tmp_path)),
-            capsys.readouterr().out,
-            kept,
-            *map(str, r.messages(2)),
-        ]
+            str(r.editor.transcript), str(audit(tmp_path)), capsys.readouterr().out, kept, *map(str, r.messages(2)),
+        ]  # fmt: skip
         assert all("127.0.0.1:9/hook" in text for text in everything[1:4])
         assert not [text for text in everything if re.search("word.(one|two|three|four)|someone", text)]
     there.close()
@@ -662,8 +608,7 @@ async def test_no_credential_in_the_url_of_a_hook_is_told(tmp_path, capsys):
 
 async def test_without_hooks_nothing_of_them_is_loaded(tmp_path):
     async with went(tmp_path, rounds(bash("true")), mode="auto") as r:
-        parts = await r.agent.sessions.get(r.editor.session_id).parts()
-        assert parts.shell.hooks.deciding is None
+        assert (await r.agent.sessions.get(r.editor.session_id).parts()).shell.hooks.deciding is None
 
 
 EVENTS = get_args(HookEvent)
@@ -675,11 +620,8 @@ async def test_what_each_event_tells_is_as_it_was(tmp_path):
     """`UPDATE_GOLDEN=1` writes the files."""
     script = [
         *rounds(Call("write", {"path": "a.txt", "content": "x"}), bash("echo hi"))[:2],
-        asks(Call("delegate", {"prompt": "Find it.", "title": "find it"})),
-        "found",
-        LONG,
-        "summary",
-    ]
+        asks(Call("delegate", {"prompt": "Find it.", "title": "find it"})), "found", LONG, "summary",
+    ]  # fmt: skip
     async with went(tmp_path, script, config="".join(hook(event, keeps(tmp_path / event)) for event in EVENTS)) as r:
         await r.editor.prompt("/compact")
         await kept(tmp_path / "Notification", 1)

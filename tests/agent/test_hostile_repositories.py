@@ -1,7 +1,5 @@
 """The repository is the attacker's: a command has written `.git`. Each attack comes with a control, which succeeds."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable
@@ -15,7 +13,7 @@ from acp_agent.safety.folders.repository import Repository
 from acp_agent.undo import folder_looks, git_blobs, git_index
 
 from ..undo.kit import git
-from .kit import bash, put, rig, rounds
+from .kit import bash, put, rounds, went
 
 TRUE, EVIL = "what is in the file\n", "what never was it!!\n"
 SECRET = "a key of the user\n\n\n"
@@ -85,8 +83,7 @@ async def test_undo_writes_nothing_that_was_not_in_the_file(tmp_path, attack: Ca
             commit(project, "a", TRUE)
             attack(project)
 
-        async with rig(home, rounds(bash("rm a")), mode="auto", before=prepare) as r:
-            await r.editor.prompt("go")
+        async with went(home, rounds(bash("rm a")), mode="auto", before=prepare) as r:
             assert not (r.project / "a").exists()
             await r.editor.prompt("/undo yes")
             restored = (r.project / "a").read_text()
@@ -119,8 +116,7 @@ async def test_nothing_of_another_repository_is_told_to_the_model(tmp_path, how,
                 (project / ".git/HEAD").unlink()
                 (project / ".git/HEAD").symlink_to(there / "HEAD")
 
-        async with rig(home, ["ok"], before=prepare) as r:
-            await r.editor.prompt("go")
+        async with went(home, ["ok"], before=prepare) as r:
             assert ("hidden-branch" in r.context()) == (name == "control")
 
 

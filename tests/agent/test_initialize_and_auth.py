@@ -1,7 +1,5 @@
 """`initialize`, capabilities, authentication."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -21,8 +19,7 @@ REMOTE = "https://models.invalid/v1"
 @pytest.mark.parametrize("version", [1, 0, 2, 99, 65535])
 async def test_the_version_is_one_whatever_was_asked(tmp_path, version):
     async with connect(environ_for(tmp_path, "http://localhost:1/v1")) as (editor, _):
-        answer = await editor.request("initialize", {"protocolVersion": version})
-        assert answer["protocolVersion"] == 1
+        assert (await editor.request("initialize", {"protocolVersion": version}))["protocolVersion"] == 1
 
 
 @pytest.mark.parametrize("version", ["1", 1.0, True, None, -1, 65536, [], {}])
@@ -32,17 +29,11 @@ async def test_an_impossible_version_is_invalid_params(tmp_path, version):
             await editor.request("initialize", {"protocolVersion": version})
 
 
-@pytest.mark.parametrize(
-    "capabilities",
-    [
-        None,
-        {},
-        {"fs": None, "terminal": None},
-        {"fs": {"readTextFile": "yes"}, "terminal": "garbage", "session": 7, "unknown": {"a": 1}},
-        {"_meta": "garbage"},
-        "garbage",
-    ],
-)
+@pytest.mark.parametrize("capabilities", [
+    None, {}, {"fs": None, "terminal": None},
+    {"fs": {"readTextFile": "yes"}, "terminal": "garbage", "session": 7, "unknown": {"a": 1}}, {"_meta": "garbage"},
+    "garbage",
+])  # fmt: skip
 async def test_odd_capabilities_count_as_unsupported(tmp_path, capabilities):
     async with connect(environ_for(tmp_path, "http://localhost:1/v1")) as (editor, agent):
         params = {"protocolVersion": 1, "clientCapabilities": capabilities, "extra": 1, "_meta": {"traceparent": "x"}}
@@ -54,8 +45,7 @@ async def test_odd_capabilities_count_as_unsupported(tmp_path, capabilities):
 @pytest.mark.parametrize("file", CAPTURED, ids=lambda file: file.stem)
 async def test_real_clients_are_answered(tmp_path, file):
     async with connect(environ_for(tmp_path, "http://localhost:1/v1")) as (editor, _):
-        answer = await editor.start(json.loads(file.read_text()))
-        assert answer.agent_capabilities.load_session
+        assert (await editor.start(json.loads(file.read_text()))).agent_capabilities.load_session
 
 
 async def test_a_local_server_needs_no_login(tmp_path):
@@ -79,8 +69,7 @@ async def test_terminal_login_is_offered_only_where_the_client_has_it(tmp_path):
     assert ids({}) == ["api-key"]
     assert ids({"auth": {"terminal": True}}) == ["api-key", "login"]
     answer = answer_initialize({"protocolVersion": 1, "clientCapabilities": {"_meta": {"terminal-auth": True}}}, config)
-    terminal = answer["authMethods"][0]["_meta"]["terminal-auth"]
-    assert terminal["args"][-1] == "login"
+    assert answer["authMethods"][0]["_meta"]["terminal-auth"]["args"][-1] == "login"
     assert answer["agentCapabilities"]["auth"] == {"logout": {}}
     answer = answer_initialize({"protocolVersion": 1}, {**config, "protocol": {"unstable": True}})
     assert answer["agentCapabilities"]["auth"] == {"status": {}, "logout": {}}
@@ -89,14 +78,12 @@ async def test_terminal_login_is_offered_only_where_the_client_has_it(tmp_path):
 async def test_without_a_key_sessions_need_a_login_and_nothing_else_does(tmp_path):
     async with another(environ_for(tmp_path, REMOTE)) as editor:
         for method, params in (
-            ("session/new", {"cwd": str(tmp_path), "mcpServers": []}),
-            ("authenticate", {"methodId": "api-key"}),
-        ):
+            ("session/new", {"cwd": str(tmp_path), "mcpServers": []}), ("authenticate", {"methodId": "api-key"}),
+        ):  # fmt: skip
             with pytest.raises(PeerError) as error:
                 await editor.request(method, params)
             assert error.value.code == -32000
-            assert "OPENAI_API_KEY" in error.value.message
-            assert "acp-coder login" in error.value.message
+            assert "OPENAI_API_KEY" in error.value.message and "acp-coder login" in error.value.message
         assert (await editor.client.list_sessions()).sessions == []
 
 
@@ -156,12 +143,6 @@ async def test_other_methods_cannot_be_authenticated_here(tmp_path, method_id):
             await editor.request("authenticate", {"methodId": method_id})
 
 
-@on_stdio
-async def test_requests_before_initialize_are_answered(tmp_path):
-    async with connect(environ_for(tmp_path, "http://localhost:1/v1")) as (editor, _):
-        assert (await editor.request("session/list", {}))["sessions"] == []
-
-
 async def test_a_second_initialize_leaves_sessions_alone(tmp_path):
     async with rig(tmp_path, ["ok"]) as r:
         await r.editor.start()
@@ -169,11 +150,12 @@ async def test_a_second_initialize_leaves_sessions_alone(tmp_path):
 
 
 @on_stdio
-@pytest.mark.parametrize("method", ["session/archive", "_vendor/thing", "nonsense", "session/cancelled"])
-async def test_unknown_methods_are_not_found(tmp_path, method):
+async def test_requests_before_initialize_are_answered_and_unknown_methods_are_not_found(tmp_path):
     async with connect(environ_for(tmp_path, "http://localhost:1/v1")) as (editor, _):
-        with refused(-32601):
-            await editor.request(method, {})
+        assert (await editor.request("session/list", {}))["sessions"] == []
+        for method in ("session/archive", "_vendor/thing", "nonsense", "session/cancelled"):
+            with refused(-32601):
+                assert not await editor.request(method, {}), method
 
 
 async def test_unknown_notifications_are_ignored(tmp_path):
@@ -191,8 +173,7 @@ async def test_a_broken_configuration_is_an_error_with_file_and_line(tmp_path):
     async with connect(environ_for(tmp_path, "http://localhost:1/v1", ACP_CODER_CONFIG=str(file))) as (editor, _):
         with pytest.raises(PeerError) as error:
             await editor.request("session/new", {"cwd": str(tmp_path), "mcpServers": []})
-        assert f"{file}:2" in error.value.message
-        assert "agent.modle" in error.value.message
+        assert f"{file}:2" in error.value.message and "agent.modle" in error.value.message
 
 
 def test_the_rig_checks_every_line_against_the_schema():

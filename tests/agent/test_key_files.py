@@ -1,7 +1,5 @@
 """Files that may keep keys or passwords: each is asked about in every mode, by tools as in command lines."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -16,9 +14,9 @@ from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.folders.protect import PathRules
 from acp_agent.safety.lines.examine import examine
 from acp_agent.testing.fake_model import Call
-from tests.tables import table
+from tests.tables import packed, table
 
-from .kit import bash, results, rig, rounds, went
+from .kit import bash, confined, results, rig, rounds, went
 from .test_links import link
 
 SECRET = "tangerine"
@@ -91,8 +89,7 @@ async def test_a_search_shows_nothing_of_them_and_says_so_whether_or_not_they_ma
         os.remove(r.project / ".env.example")
         await r.editor.prompt("go")
         found, absent, third = results(r, 4)
-        assert SECRET not in found.replace(f"`{SECRET}`", "")
-        assert found.replace(SECRET, "absent") == absent
+        assert SECRET not in found.replace(f"`{SECRET}`", "") and found.replace(SECRET, "absent") == absent
         assert third.replace("^word tan", "absent") == absent
         assert "may keep keys or passwords" in absent
 
@@ -116,27 +113,19 @@ async def test_instructions_that_include_one_do_not_bring_it_to_the_model(tmp_pa
 
 
 async def test_a_build_that_reads_one_by_itself_works(tmp_path: Path) -> None:
-    async with rig(tmp_path, rounds(bash("sh build.sh")), mode="auto", sandbox=True, terminal=False, before=fill) as r:
-        (r.project / "build.sh").write_text("wc -l < .env; echo built\n")
-        await r.editor.prompt("go")
+    more = {"files": {"build.sh": "wc -l < .env; echo built\n"}, "before": fill}
+    async with confined(tmp_path, "sh build.sh", **more) as r:
         assert "built" in results(r, 2)[0]
         assert not r.editor.permission_requests
 
 
 # --- the list ----------------------------------------------------------------------------------------------------
 
-NAMED = """
-env -C sub cat server.key
-git -C sub diff --no-index /dev/null server.key
-tar -C sub -cf - server.key
-find sub -name server.key -exec cat {} +
-echo .env | xargs cat
-ls .env | xargs cat
-printf .env | parallel cat
-sed -n 'r .env' plain.txt
-awk 'BEGIN{while((getline l<".env")>0)print l}'
-sqlite3 :memory: '.read .env'
-""".strip().splitlines()
+NAMED = packed("""
+env -C sub cat server.key ¦ git -C sub diff --no-index /dev/null server.key ¦ tar -C sub -cf - server.key
+find sub -name server.key -exec cat {} + ¦ echo .env | xargs cat ¦ ls .env | xargs cat ¦ printf .env | parallel cat
+sed -n 'r .env' plain.txt ¦ awk 'BEGIN{while((getline l<".env")>0)print l}' ¦ sqlite3 :memory: '.read .env'
+""")
 
 
 def test_lines_that_name_one_in_other_ways_are_asked_about(tmp_path: Path) -> None:
@@ -154,9 +143,7 @@ NAMES = [name.replace("*", "x") for name in KEY_FILES if not name.startswith("!"
 @table("name", NAMES)
 def test_each_name_counts_in_any_folder_and_spelling(name: str) -> None:
     rules = PathRules()
-    assert rules.key_name(f"/a/b/{name}")
-    assert rules.key_name(f"/a/{name.upper()}/below")
-    assert rules.key_name(name)
+    assert rules.key_name(f"/a/b/{name}") and rules.key_name(f"/a/{name.upper()}/below") and rules.key_name(name)
     assert not rules.key_name(f"/a/_{name}_.txt")
 
 
@@ -173,19 +160,10 @@ def test_a_session_that_was_opened_in_a_folder_of_such_a_name_is_not_asked_about
     assert PathRules(bases=[tmp_path]).key_file(project / "a") is not None
 
 
-QUIET = """
-ls .env
-test -f .env
-[ -f .env ]
-cat .env.example
-cat missing/.env
-cp .env.example new.txt
-cat plain.txt
-npm test
-git status
-echo .env
-sed -n 1p plain.txt
-""".strip().splitlines()
+QUIET = packed("""
+ls .env ¦ test -f .env ¦ [ -f .env ] ¦ cat .env.example ¦ cat missing/.env ¦ cp .env.example new.txt ¦ cat plain.txt
+npm test ¦ git status ¦ echo .env ¦ sed -n 1p plain.txt
+""")
 
 
 def test_lines_that_do_not_open_one_are_not_asked_about_for_it(tmp_path: Path) -> None:
@@ -198,18 +176,14 @@ PROGRAMS = st.sampled_from(["cat {}", "head -n 1 {}", "grep -n a {}", "sort < {}
 AROUND = st.sampled_from(
     ["{}", "true; {}", "ls && {}", "{} | wc -l", "bash -c '{}'", "cd sub; cd ..; {}", "(( 1 )); {}"]
 )
-WAYS = st.sampled_from(
-    [
-        *(".env", "./.env", "sub/../.env", "link", ".en*", "'.env'", '".env"', "$PWD/.env", "sub/server.key"),
-        *(".{env,x}", "{x,sub/server.key}", ".{e..e}nv", ".{x,e{y,nv}}", ".en[[:alpha:]]", "~+/.env", "${x:-.env}"),
-    ]
-)
+WAYS = st.sampled_from([
+    *(".env", "./.env", "sub/../.env", "link", ".en*", "'.env'", '".env"', "$PWD/.env", "sub/server.key"),
+    *(".{env,x}", "{x,sub/server.key}", ".{e..e}nv", ".{x,e{y,nv}}", ".en[[:alpha:]]", "~+/.env", "${x:-.env}"),
+])  # fmt: skip
 
 
 @given(PROGRAMS, AROUND, WAYS)
-def test_a_line_that_names_one_never_runs_without_a_question(
-    tmp_path_factory: pytest.TempPathFactory, program: str, around: str, way: str
-) -> None:
+def test_a_line_that_names_one_never_runs_without_a_question(tmp_path_factory, program, around: str, way: str) -> None:
     project = tmp_path_factory.getbasetemp() / "keys"
     if not project.exists():
         project.mkdir()

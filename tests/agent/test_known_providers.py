@@ -1,7 +1,5 @@
 """A key in the environment is enough: the table of known providers."""
 
-from __future__ import annotations
-
 import re
 import socket
 import threading
@@ -88,40 +86,32 @@ async def test_nothing_changes_for_whoever_has_a_server_configured(tmp_path):
         assert r.request(1)["model"] == "anthropic/claude-x"
 
 
-@rows(
-    ("environ", "config", "provider", "models"),
-    [
-        ({}, "", "default", ["default/auto"]),
-        (OPENAI, "", "default", ["default/auto"]),
-        (OPENAI | ANTHROPIC, "", "default", ["default/auto", "anthropic/auto"]),
-        ({"GITHUB_TOKEN": "x"}, "", "default", ["default/auto"]),
-        ({"GITHUB_TOKEN": "x", "OPENAI_MODEL": "github/openai/gpt-4.1"}, "", "github", ["github/openai/gpt-4.1"]),
-        (OPENAI | {"OPENAI_MODEL": "openai/gpt-5"}, "", "openai", ["openai/gpt-5"]),
-        ({"OPENAI_MODEL": "ollama:qwen3:8b"}, "", "ollama", ["ollama/qwen3:8b"]),
-        ({"OPENAI_MODEL": "qwen3:8b"}, "", "default", ["default/qwen3:8b"]),
-        ({"ACP_CODER_PROVIDER": "ollama"}, "", "ollama", ["ollama/auto"]),
-        (ANTHROPIC, '[providers.default]\nbase_url = "http://localhost:1"\n', "default", ["default/auto"]),
-        (
-            ANTHROPIC,
-            '[agent]\nmodel = "b"\n[providers.default]\nmodels = ["a"]\n[providers.other]\nmodels = ["b"]\n',
-            "other",
-            ["other/b", "default/a"],
-        ),
-        (ANTHROPIC, '[agent]\nmodel = "claude-x"\n', "anthropic", ["anthropic/claude-x"]),
-        (
-            {},
-            '[agent]\nprovider = "router"\nmodel = "openai/gpt-5"\n[providers.router]\n[providers.openai]\n',
-            "router",
-            ["router/openai/gpt-5"],
-        ),
-        ({}, '[agent]\nmodel = "openai/gpt-5"\n[providers.openai]\n', "openai", ["openai/gpt-5"]),
-        ({}, '[agent]\nprovider = "a"\nmodel = "b:m"\n[providers.a]\n[providers.b]\n', "b", ["b/m"]),
-        ({}, '[agent]\nprovider = "a"\nmodel = "a/m"\n[providers.a]\n', "a", ["a/m"]),
-        ({}, '[agent]\nprovider = "a"\n[providers.a]\nmodels = ["a/m"]\n', "a", ["a/a/m"]),
-        ({}, '[agent]\nprovider = "a"\nmodel = "a/m"\n[providers.a]\nmodels = ["a/m"]\n', "a", ["a/a/m"]),
-        ({"GOOGLE_API_KEY": "x"}, "", "google", ["google/auto"]),
-    ],
-)
+@rows(("environ", "config", "provider", "models"), [
+    ({}, "", "default", ["default/auto"]), (OPENAI, "", "default", ["default/auto"]),
+    (OPENAI | ANTHROPIC, "", "default", ["default/auto", "anthropic/auto"]),
+    ({"GITHUB_TOKEN": "x"}, "", "default", ["default/auto"]),
+    ({"GITHUB_TOKEN": "x", "OPENAI_MODEL": "github/openai/gpt-4.1"}, "", "github", ["github/openai/gpt-4.1"]),
+    (OPENAI | {"OPENAI_MODEL": "openai/gpt-5"}, "", "openai", ["openai/gpt-5"]),
+    ({"OPENAI_MODEL": "ollama:qwen3:8b"}, "", "ollama", ["ollama/qwen3:8b"]),
+    ({"OPENAI_MODEL": "qwen3:8b"}, "", "default", ["default/qwen3:8b"]),
+    ({"ACP_CODER_PROVIDER": "ollama"}, "", "ollama", ["ollama/auto"]),
+    (ANTHROPIC, '[providers.default]\nbase_url = "http://localhost:1"\n', "default", ["default/auto"]),
+    (
+        ANTHROPIC, '[agent]\nmodel = "b"\n[providers.default]\nmodels = ["a"]\n[providers.other]\nmodels = ["b"]\n',
+        "other", ["other/b", "default/a"],
+    ),
+    (ANTHROPIC, '[agent]\nmodel = "claude-x"\n', "anthropic", ["anthropic/claude-x"]),
+    (
+        {}, '[agent]\nprovider = "router"\nmodel = "openai/gpt-5"\n[providers.router]\n[providers.openai]\n', "router",
+        ["router/openai/gpt-5"],
+    ),
+    ({}, '[agent]\nmodel = "openai/gpt-5"\n[providers.openai]\n', "openai", ["openai/gpt-5"]),
+    ({}, '[agent]\nprovider = "a"\nmodel = "b:m"\n[providers.a]\n[providers.b]\n', "b", ["b/m"]),
+    ({}, '[agent]\nprovider = "a"\nmodel = "a/m"\n[providers.a]\n', "a", ["a/m"]),
+    ({}, '[agent]\nprovider = "a"\n[providers.a]\nmodels = ["a/m"]\n', "a", ["a/a/m"]),
+    ({}, '[agent]\nprovider = "a"\nmodel = "a/m"\n[providers.a]\nmodels = ["a/m"]\n', "a", ["a/a/m"]),
+    ({"GOOGLE_API_KEY": "x"}, "", "google", ["google/auto"]),
+])  # fmt: skip
 def test_the_default_is_the_one_that_is_meant(environ, config, provider, models, tmp_path):
     path = tmp_path / "config.toml"
     path.write_text(config)
@@ -130,15 +120,14 @@ def test_the_default_is_the_one_that_is_meant(environ, config, provider, models,
     assert known_models(loaded) == models
 
 
-def test_a_provider_that_nobody_knows_is_not_made_up(tmp_path):
-    loaded = config_of(tmp_path, ACP_CODER_PROVIDER="nobody")
-    assert loaded.settings.provider("nobody") is None
-
-
-def test_a_key_says_from_which_variable_it_is(tmp_path):
+def test_a_key_says_from_which_variable_it_is_and_a_cloud_needs_none(tmp_path):
     loaded = config_of(tmp_path, GOOGLE_API_KEY="x")
     assert loaded.settings.providers["google"].api_key_env == "GOOGLE_API_KEY"
     assert "GOOGLE_API_KEY" in loaded.origin("providers.google.base_url")
+    config = config_of(tmp_path, AWS_REGION="eu-west-1", OPENAI_MODEL="bedrock/us.anthropic.claude-x")
+    assert (config.settings.chosen_provider, needs_login(merge(list(config.layers)))) == ("bedrock", False)
+    unknown = config_of(tmp_path, ACP_CODER_PROVIDER="nobody")
+    assert unknown.settings.provider("nobody") is None, "it is not made up"
 
 
 def test_each_row_is_complete():
@@ -188,14 +177,10 @@ def on_this_machine(monkeypatch, **models):
         yield servers
 
 
-@pytest.mark.parametrize(
-    ("name", "models", "path"),
-    [
-        ("ollama", ["qwen"], "/api/chat"),
-        ("lmstudio", LM_STUDIO, "/v1/chat/completions"),
-        ("llamacpp", LLAMA_CPP, "/v1/chat/completions"),
-    ],
-)
+@pytest.mark.parametrize(("name", "models", "path"), [
+    ("ollama", ["qwen"], "/api/chat"), ("lmstudio", LM_STUDIO, "/v1/chat/completions"),
+    ("llamacpp", LLAMA_CPP, "/v1/chat/completions"),
+])  # fmt: skip
 async def test_without_any_configuration_a_server_of_this_machine_is_used(tmp_path, monkeypatch, name, models, path):
     own = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "ACP_CODER_KEYRING": "0"}
     with on_this_machine(monkeypatch, **{name: models}) as servers:
@@ -240,19 +225,14 @@ BIG = b"HTTP/1.1 200 OK\r\n\r\n" + b'{"models": [' + b" " * (11 * 1024 * 1024) +
 DEEP = b'HTTP/1.1 200 OK\r\n\r\n{"models": ' + b"[" * 100_000
 
 
-@pytest.mark.parametrize(
-    "replies",
-    [
-        pytest.param([BIG], id="11 MB"),
-        pytest.param([DEEP], id="deep"),
-        pytest.param([b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n\r\n"], id="redirect"),
-        pytest.param(repeat(b" "), id="no end of the first line"),
-        pytest.param(chain([b"HTTP/1.1 200 OK\r\n"], repeat(b"X: y\r\n")), id="no end of the head"),
-        pytest.param(chain([b"HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n"], repeat(b" ")), id="drip"),
-        pytest.param([b"\x16\x03\x01 what is this"], id="no HTTP"),
-        pytest.param([b""], id="nothing"),
-    ],
-)
+@pytest.mark.parametrize("replies", [
+    pytest.param([BIG], id="11 MB"), pytest.param([DEEP], id="deep"),
+    pytest.param([b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n\r\n"], id="redirect"),
+    pytest.param(repeat(b" "), id="no end of the first line"),
+    pytest.param(chain([b"HTTP/1.1 200 OK\r\n"], repeat(b"X: y\r\n")), id="no end of the head"),
+    pytest.param(chain([b"HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n"], repeat(b" ")), id="drip"),
+    pytest.param([b"\x16\x03\x01 what is this"], id="no HTTP"), pytest.param([b""], id="nothing"),
+])  # fmt: skip
 def test_another_program_at_the_port_never_holds_up_the_start(monkeypatch, replies):
     monkeypatch.setattr(local_servers, "ANSWER_TIMEOUT", 0.1)
     ended = threading.Event()
@@ -298,35 +278,27 @@ def test_azure_needs_its_address(tmp_path):
         config_of(tmp_path, **AZURE, OPENAI_MODEL="azure/gpt-5")
 
 
-@rows(
-    ("name", "environ", "base_url"),
-    [
-        (
-            "vertex",
-            {"GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "us-east5"},
-            "https://us-east5-aiplatform.googleapis.com/v1/projects/p/locations/us-east5",
-        ),
-        (
-            "vertex",
-            {"ANTHROPIC_VERTEX_PROJECT_ID": "p"},
-            "https://global-aiplatform.googleapis.com/v1/projects/p/locations/global",
-        ),
-        ("vertex", {}, ""),
-        ("bedrock", {"AWS_DEFAULT_REGION": "eu-west-1"}, "https://bedrock-runtime.eu-west-1.amazonaws.com"),
-        ("bedrock", {"AWS_REGION": "a", "AWS_DEFAULT_REGION": "b"}, "https://bedrock-runtime.a.amazonaws.com"),
-        ("bedrock", {}, ""),
-        ("bedrock", {"AWS_REGION": "evil.com/"}, ""),
-        ("bedrock", {"AWS_REGION": "evil.com/?"}, ""),
-        ("bedrock", {"AWS_REGION": "a@evil.com#"}, ""),
-        ("vertex", {"GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "evil.com/"}, ""),
-        ("vertex", {"GOOGLE_CLOUD_PROJECT": "../p"}, ""),
-        (
-            "vertex",
-            {"GOOGLE_CLOUD_PROJECT": "example.com:p"},
-            "https://global-aiplatform.googleapis.com/v1/projects/example.com:p/locations/global",
-        ),
-    ],
-)
+@rows(("name", "environ", "base_url"), [
+    (
+        "vertex", {"GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "us-east5"},
+        "https://us-east5-aiplatform.googleapis.com/v1/projects/p/locations/us-east5",
+    ),
+    (
+        "vertex", {"ANTHROPIC_VERTEX_PROJECT_ID": "p"},
+        "https://global-aiplatform.googleapis.com/v1/projects/p/locations/global",
+    ),
+    ("vertex", {}, ""),
+    ("bedrock", {"AWS_DEFAULT_REGION": "eu-west-1"}, "https://bedrock-runtime.eu-west-1.amazonaws.com"),
+    ("bedrock", {"AWS_REGION": "a", "AWS_DEFAULT_REGION": "b"}, "https://bedrock-runtime.a.amazonaws.com"),
+    ("bedrock", {}, ""), ("bedrock", {"AWS_REGION": "evil.com/"}, ""), ("bedrock", {"AWS_REGION": "evil.com/?"}, ""),
+    ("bedrock", {"AWS_REGION": "a@evil.com#"}, ""),
+    ("vertex", {"GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "evil.com/"}, ""),
+    ("vertex", {"GOOGLE_CLOUD_PROJECT": "../p"}, ""),
+    (
+        "vertex", {"GOOGLE_CLOUD_PROJECT": "example.com:p"},
+        "https://global-aiplatform.googleapis.com/v1/projects/example.com:p/locations/global",
+    ),
+])  # fmt: skip
 def test_the_address_of_a_cloud_is_made_of_its_variables(name, environ, base_url):
     assert table()[name].address(environ) == base_url
 
@@ -342,12 +314,6 @@ def test_a_variable_never_leads_to_another_host(value):
             pass  # Refused before anything is sent.
 
 
-def test_a_cloud_needs_no_key(tmp_path):
-    home = {"HOME": str(tmp_path), "ACP_CODER_KEYRING": "0", "AWS_REGION": "eu-west-1"}
-    config = load_config({**home, "OPENAI_MODEL": "bedrock/us.anthropic.claude-x"})
-    assert (config.settings.chosen_provider, needs_login(merge(list(config.layers)))) == ("bedrock", False)
-
-
 async def test_a_known_provider_is_there_when_a_fallback_names_it_beside_configured_ones(tmp_path, monkeypatch):
     (tmp_path / "config.toml").write_text(
         '[agent]\nprovider = "mine"\nfallback_models = ["groq/first-model"]\n'
@@ -358,6 +324,5 @@ async def test_a_known_provider_is_there_when_a_fallback_names_it_beside_configu
         assert offered[0] == "mine/m"
         assert (await editor.prompt("hi")).stop_reason == "end_turn"
         assert (model.requests[0].body["model"], model.requests[0].headers["authorization"]) == (
-            "first-model",
-            "Bearer gsk-x",
-        )
+            "first-model", "Bearer gsk-x",
+        )  # fmt: skip

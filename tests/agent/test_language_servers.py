@@ -1,7 +1,5 @@
 """`_lsp/*`: what the agent gets from the editor's language servers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,10 +97,8 @@ async def test_the_cache_is_bounded_and_a_saved_file_is_kept_longest(tmp_path):
         it.editor.notify("_lsp/didSave", saved)
         publish(it, it.project / "c.py", diagnostic("one"))
         read = await prompted(it, "@diagnostics")
-        assert "b.py" not in read
-        assert "a.py:3:5: error: one" in read and "two" not in read
-        assert "a.py: more than 1 diagnostics; the others are left out" in read
-        assert "c.py:3:5: error: one" in read
+        assert "b.py" not in read and "a.py:3:5: error: one" in read and "two" not in read
+        assert "a.py: more than 1 diagnostics; the others are left out" in read and "c.py:3:5: error: one" in read
 
 
 async def test_what_is_hidden_from_the_model_is_hidden_here(tmp_path):
@@ -120,22 +116,15 @@ async def test_an_editor_that_fails_leaves_what_it_published(tmp_path, behaviour
         assert "a.py:3:5: error: published" in await prompted(it, "@diagnostics")
 
 
-@pytest.mark.parametrize(
-    "params",
-    [
-        None,
-        3,
-        {},
-        {"sessionId": "s", "uri": 1, "diagnostics": []},
-        {"sessionId": "s", "uri": "file:///x", "diagnostics": [{}]},
-    ],
-)
+@pytest.mark.parametrize("params", [
+    None, 3, {}, {"sessionId": "s", "uri": 1, "diagnostics": []},
+    {"sessionId": "s", "uri": "file:///x", "diagnostics": [{}]},
+])  # fmt: skip
 async def test_malformed_and_foreign_notifications_change_nothing(tmp_path, params):
     async with rig(tmp_path, [Answer(text="ok")]) as it:
         it.editor.notify("_lsp/publishDiagnostics", params)
         it.editor.notify("_lsp/didSave", params)
-        unknown = {"sessionId": "unknown", "uri": "file:///x", "diagnostics": []}
-        it.editor.notify("_lsp/publishDiagnostics", unknown)
+        it.editor.notify("_lsp/publishDiagnostics", {"sessionId": "unknown", "uri": "file:///x", "diagnostics": []})
         assert "the tool `diagnostics`" in await prompted(it, "@diagnostics")
 
 
@@ -176,14 +165,13 @@ ANSWERS: dict[str, Any] = {
 async def call_all(client: Client) -> dict[str, Any]:
     uri = "file:///p/a.py"
     return {
-        "_lsp/diagnostics": await client.diagnostics(uri),
-        "_lsp/hover": await client.hover(uri, 2, 5),
+        "_lsp/diagnostics": await client.diagnostics(uri), "_lsp/hover": await client.hover(uri, 2, 5),
         "_lsp/definition": await client.definition(uri, 2, 5),
         "_lsp/references": await client.references(uri, 2, 5, include_declaration=False),
         "_lsp/documentSymbols": await client.document_symbols(uri),
         "_lsp/workspaceSymbols": await client.workspace_symbols("A"),
         "_lsp/rename": await client.rename(uri, 2, 5, "z"),
-    }
+    }  # fmt: skip
 
 
 def client_of(it: Rig) -> Client:
@@ -211,8 +199,7 @@ async def test_each_method_reaches_the_editor_with_lsps_own_params_and_its_answe
     assert found["_lsp/diagnostics"].items[0].diagnostics[0].message == "x"
     assert found["_lsp/hover"].contents.value == "`int`"
     assert found["_lsp/definition"][0].range.start == Position(2, 4)
-    assert len(found["_lsp/references"]) == 2
-    assert found["_lsp/documentSymbols"][0].children[0].name == "b"
+    assert len(found["_lsp/references"]) == 2 and found["_lsp/documentSymbols"][0].children[0].name == "b"
     assert found["_lsp/workspaceSymbols"][0].container_name == "p"
     assert asked["_lsp/rename"] == {**at, "newName": "z"}
     assert found["_lsp/rename"].changes["file:///p/a.py"][0].new_text == "z"
@@ -224,8 +211,7 @@ async def test_null_means_nothing_was_found(tmp_path):
 
     async with rig(tmp_path, language_servers=answer) as it:
         found = await call_all(client_of(it))
-    assert found.pop("_lsp/diagnostics").items == []
-    assert found.pop("_lsp/rename").changes == {}
+    assert found.pop("_lsp/diagnostics").items == [] and found.pop("_lsp/rename").changes == {}
     assert found.pop("_lsp/hover") is None
     assert all(value == [] for value in found.values())
 
@@ -268,8 +254,7 @@ async def test_the_editors_servers_are_asked_by_the_tools_and_a_rename_is_one_ch
             }
         return {"items": []} if method == "_lsp/diagnostics" else []
 
-    rename = Call("rename", {"path": "a.py", "symbol": "old", "new_name": "new"})
-    script = [asks(rename), Answer(text="done")]
+    script = [asks(Call("rename", {"path": "a.py", "symbol": "old", "new_name": "new"})), Answer(text="done")]
     async with rig(tmp_path, script, language_servers=answer, mode="auto", config="[lsp]\nown_servers = false\n") as it:
         await it.editor.prompt("go")
         assert it.editor.tool_call().status == "completed"

@@ -1,7 +1,5 @@
 """Links in a prompt, and the web tools as editor and model see them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -51,15 +49,10 @@ async def test_a_linked_page_reaches_the_model_and_the_person_sees_what_was_fetc
         assert r.editor.permission_requests == []
 
 
-@pytest.mark.parametrize(
-    ("uri", "words"),
-    [
-        ("{site}/missing", "404"),
-        ("http://169.254.169.254/latest/meta-data", "could not be read"),
-        ("https://127.1/x", "could not be read"),
-        ("https://user:pw@example.com/", "could not be read"),
-    ],
-)
+@pytest.mark.parametrize(("uri", "words"), [
+    ("{site}/missing", "404"), ("http://169.254.169.254/latest/meta-data", "could not be read"),
+    ("https://127.1/x", "could not be read"), ("https://user:pw@example.com/", "could not be read"),
+])  # fmt: skip
 async def test_a_page_that_may_not_or_cannot_be_read_is_said_so_and_the_prompt_goes_on(tmp_path, site, uri, words):
     async with rig(tmp_path, ["ok"], config=OPEN) as r:
         prompt = [TextContent(text="see"), link(uri.replace("{site}", site))]
@@ -71,42 +64,31 @@ async def test_a_page_that_may_not_or_cannot_be_read_is_said_so_and_the_prompt_g
 
 async def test_a_file_link_that_leads_out_is_marked_and_not_read(tmp_path):
     (tmp_path / "secret").write_text("tangerine")
-    async with rig(tmp_path, ["ok"]) as r:
-        await r.editor.prompt([link(f"file://{tmp_path}/secret"), link(f"file://{r.project}/in.txt")])
+    links = [link(f"file://{tmp_path}/{name}") for name in ("secret", "project/in.txt")]
+    async with went(tmp_path, ["ok"], prompt=links) as r:
         told = str(r.messages(1)[-1]["content"])
-        assert told.count("outside this session's folders") == 1
-        assert "tangerine" not in told
+        assert told.count("outside this session's folders") == 1 and "tangerine" not in told
 
 
 async def test_nothing_is_fetched_where_fetch_is_switched_off(tmp_path, site):
-    async with rig(
-        tmp_path, ["ok"], config=OPEN.replace("[tools.web]", '[tools]\ndisabled = ["fetch"]\n[tools.web]')
-    ) as r:
-        await r.editor.prompt([link(f"{site}/page")])
-        assert "The answer" not in str(r.messages(1)[-1]["content"])
-        assert r.editor.tool_calls() == {}
+    config = OPEN.replace("[tools.web]", '[tools]\ndisabled = ["fetch"]\n[tools.web]')
+    async with went(tmp_path, ["ok"], config=config, prompt=[link(f"{site}/page")]) as r:
+        assert "The answer" not in str(r.messages(1)[-1]["content"]) and r.editor.tool_calls() == {}
 
 
-async def test_fetching_is_asked_about_by_host_also_where_nothing_may_change(tmp_path, site):
-    fetch = asks(Call("fetch", {"url": f"{site}/page"}))
-    again = asks(Call("fetch", {"url": f"{site}/other"}))
-    async with went(tmp_path, [fetch, again, "done"], config=OPEN, mode="ask", otherwise=allow_always) as r:
+async def test_where_nothing_may_change_fetching_is_asked_about_by_host_and_nothing_is_sent(tmp_path, site):
+    fetch, again = (asks(Call("fetch", {"url": f"{site}/{name}"})) for name in ("page", "other"))
+    send = asks(Call("http_request", {"method": "POST", "url": f"{site}/page", "body": "x"}))
+    async with went(tmp_path, [fetch, again, send, "done"], config=OPEN, mode="ask", otherwise=allow_always) as r:
         assert "The answer is 42." in r.messages(2)[-1]["content"]
         (asked,) = r.editor.permission_requests
         assert f"Always allow fetches from {site.partition('://')[2]}" in [option.name for option in asked.options]
+        assert "http_request" not in r.tool_names(1) and "policy_blocked" in r.messages(4)[-1]["content"]
 
 
 async def test_a_page_from_memory_says_how_old_it_is(tmp_path, site):
     fetch = asks(Call("fetch", {"url": f"{site}/page"}))
-    look = asks(Call("list_directory", {}))
-    async with went(tmp_path, [fetch, look, fetch, "done"], config=OPEN, mode="auto") as r:
+    async with went(tmp_path, [fetch, asks(Call("list_directory", {})), fetch, "done"], config=OPEN, mode="auto") as r:
         again = r.messages(4)[-1]["content"]
         assert again.startswith("[cached: the same call returned this ")
         assert "unchanged" not in again
-
-
-async def test_what_sends_something_is_not_run_where_nothing_may_change(tmp_path, site):
-    send = asks(Call("http_request", {"method": "POST", "url": f"{site}/page", "body": "x"}))
-    async with went(tmp_path, [send, "done"], config=OPEN, mode="ask") as r:
-        assert "http_request" not in r.tool_names(1)
-        assert "policy_blocked" in r.messages(2)[-1]["content"]

@@ -1,7 +1,5 @@
 """MCP servers of a session, as editor and model see them."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import sys
@@ -16,7 +14,7 @@ from acp_agent.testing.fake_model import Answer, Call
 from tests.mcp.kit import HERE
 from tests.processes import running
 
-from .kit import agent_rig, asks, rig, rounds, went
+from .kit import agent_rig, asks, cancels, rig, rounds, went
 
 
 def server(mode: str = "good", name: str = "raw", notes: str = "") -> acp.McpServerStdio:
@@ -68,14 +66,11 @@ async def test_the_client_is_told_when_a_url_is_done_with_and_only_then_the_call
         assert r.editor.tool_call().text() == "done at the URL"
 
 
-@pytest.mark.parametrize(
-    ("url", "action", "why"),
-    [
-        ("https://example.com/pay", "decline", "the user has to open https://example.com/pay first (Pay here)"),
-        ("javascript:alert(1)", "accept", "the URL is not one of http or https"),
-        ("", "accept", "its response is not valid MCP"),
-    ],
-)
+@pytest.mark.parametrize(("url", "action", "why"), [
+    ("https://example.com/pay", "decline", "the user has to open https://example.com/pay first (Pay here)"),
+    ("javascript:alert(1)", "accept", "the URL is not one of http or https"),
+    ("", "accept", "its response is not valid MCP"),
+])  # fmt: skip
 async def test_a_call_fails_with_the_reason_if_the_user_does_not_open_its_url(tmp_path, url, action, why):
     script = rounds(Call("mcp_raw_url", {"url": url}))
     more = {"elicitation": answers(action), "mcp_servers": [server()]}
@@ -93,8 +88,7 @@ async def test_a_server_that_fails_is_named_in_words_and_takes_nothing_with_it(t
     bad = acp.McpServerStdio(name="bad", command="/nowhere/program", args=[], env=[])
     async with rig(tmp_path, ["ok"], notices=True, mcp_servers=[bad, server()]) as r:
         notice = await r.editor.wait_for(lambda u: isinstance(u, acp.Notice))
-        assert "bad" in notice.title
-        assert "/nowhere/program" in notice.title
+        assert "bad" in notice.title and "/nowhere/program" in notice.title
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         assert "mcp_raw_echo" in r.tool_names(1)
 
@@ -125,8 +119,7 @@ async def test_servers_of_the_configuration_are_used_and_the_clients_win(tmp_pat
 
 
 async def test_a_tool_that_a_server_adds_later_is_offered_later(tmp_path):
-    grow = asks(Call("mcp_raw_grow", {}))
-    script = [grow, Answer(text="x", hang_before=True), "done"]
+    script = [asks(Call("mcp_raw_grow", {})), Answer(text="x", hang_before=True), "done"]
     async with rig(tmp_path, script, mcp_servers=[server()]) as r:
         turn = r.editor.begin("go")
         await r.model.wait_for_request(2)
@@ -138,8 +131,7 @@ async def test_a_tool_that_a_server_adds_later_is_offered_later(tmp_path):
 
 
 async def test_a_dead_servers_calls_fail_and_the_turn_goes_on(tmp_path):
-    async with rig(tmp_path, rounds(Call("mcp_raw_die", {})), mcp_servers=[server()]) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, rounds(Call("mcp_raw_die", {})), mcp_servers=[server()]) as r:
         r.editor.tool_call().assert_finished("failed")
         assert "category: network_error" in r.messages(2)[-1]["content"]
         assert "retryable: true" in r.messages(2)[-1]["content"]
@@ -147,12 +139,10 @@ async def test_a_dead_servers_calls_fail_and_the_turn_goes_on(tmp_path):
 
 async def test_cancelling_a_turn_cancels_the_servers_call(tmp_path):
     slow = asks(Call("mcp_raw_slow", {}))
-    notes = tmp_path / "notes"
-    async with rig(tmp_path, [slow], mcp_servers=[server(notes=str(notes))]) as r:
+    async with rig(tmp_path, [slow], mcp_servers=[server(notes=str(tmp_path / "notes"))]) as r:
         turn = r.editor.begin("go")
         await r.editor.wait_for(lambda u: getattr(u, "status", None) == "in_progress")
-        r.editor.cancel()
-        assert (await turn.response()).stop_reason == "cancelled"
+        await cancels(r, turn)
         r.editor.tool_call().assert_finished("failed")
 
 
@@ -160,8 +150,7 @@ async def test_closing_a_session_ends_its_servers(tmp_path):
     script = rounds(Call("mcp_raw_env", {}))
     async with went(tmp_path, script, environ={"OPENAI_API_KEY": "sk-secret"}, mcp_servers=[server()]) as r:
         told = r.messages(2)[-1]["content"]
-        assert "GIVEN" in told
-        assert "sk-secret" not in told
+        assert "GIVEN" in told and "sk-secret" not in told
         children = running("raw_server.py", parent=os.getpid())
         assert children
         await r.editor.client.close_session(r.editor.session_id)
@@ -195,5 +184,4 @@ async def test_prompts_of_a_server_are_commands_and_reach_the_model_as_its_text(
     async with rig(tmp_path, ["ok"], mcp_servers=[server()]) as r:
         name, *_ = named(await r.editor.wait_for(named))
         await r.editor.prompt(f"/{name} Ada")
-        assert "Ada" in r.messages(1)[-1]["content"]
-        assert not r.messages(1)[-1]["content"].startswith("/")
+        assert "Ada" in r.messages(1)[-1]["content"] and not r.messages(1)[-1]["content"].startswith("/")

@@ -1,7 +1,5 @@
 """Calls of MCP servers that take long: they go on in the background, as commands do."""
 
-from __future__ import annotations
-
 import pytest
 
 from acp_agent.client.permissions import allow_always
@@ -29,8 +27,7 @@ async def test_a_long_call_goes_on_in_the_background_and_its_card_shows_how_far_
     async with soon(tmp_path, script, everything(), terminal_output_meta=terminal_output_meta) as r:
         assert "[background] still running after 0.05 s and continues: run_id=" in result(r, 2)
         assert "running for" in result(r, 3)
-        assert "exit_code=0" in result(r, 4)
-        assert "Long running operation completed" in result(r, 4)
+        assert "exit_code=0" in result(r, 4) and "Long running operation completed" in result(r, 4)
         assert "of 4" not in result(r, 4), "progress is no part of what it returned"
         call = next(iter(r.editor.tool_calls().values()))
         call.assert_finished("completed")
@@ -45,8 +42,7 @@ async def test_the_model_is_told_at_its_next_turn_and_the_user_immediately(tmp_p
         await r.editor.wait_until(lambda: "Background command finished: `MCP call all: trigger-long" in said(r))
         await r.editor.prompt("and?")
         told = str(r.messages(3)[-2:])
-        assert "[background complete] run_id=" in told
-        assert "Long running operation completed" in told
+        assert "[background complete] run_id=" in told and "Long running operation completed" in told
 
 
 async def test_what_a_sub_agent_left_running_is_told_by_name(tmp_path):
@@ -66,8 +62,7 @@ async def test_ending_it_tells_the_server(tmp_path):
 
 
 async def test_a_server_that_dies_meanwhile_ends_it_with_the_reason(tmp_path):
-    die = asks(Call("mcp_raw_die", {}))
-    script = model(SLOW, die, output(wait=True), "done")
+    script = model(SLOW, asks(Call("mcp_raw_die", {})), output(wait=True), "done")
     async with soon(tmp_path, script, server()) as r:
         assert "exit_code=1" in result(r, 4)
         assert "The tool `slow` of the MCP server raw failed: its process exited with code 3" in result(r, 4)
@@ -77,10 +72,8 @@ async def test_a_server_that_dies_meanwhile_ends_it_with_the_reason(tmp_path):
     "config", ["background_after = 0\n", "background_after = 0.05\n[tools.bash]\nmax_background_runs = 0\n"]
 )
 async def test_it_is_waited_for_where_nothing_may_go_on(tmp_path, config):
-    slow = f"[mcp]\ncall_timeout = 0.2\n{config}"
-    async with soon(tmp_path, [SLOW, "done"], server(), config=slow) as r:
-        assert "did not answer within 0.2 seconds" in result(r, 2)
-        assert "background" not in result(r, 2)
+    async with soon(tmp_path, [SLOW, "done"], server(), config=f"[mcp]\ncall_timeout = 0.2\n{config}") as r:
+        assert "did not answer within 0.2 seconds" in result(r, 2) and "background" not in result(r, 2)
 
 
 ONLY = {"prompt": "Do it.", "title": "do", "tools": ["mcp_all_trigger-long-running-operation"]}

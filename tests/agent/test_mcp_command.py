@@ -1,7 +1,5 @@
 """`acp-coder mcp`: what it writes, keeps, shows and refuses."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -57,11 +55,9 @@ def test_what_is_added_is_listed_shown_and_removed_and_the_rest_of_the_file_stay
     assert (servers["far"].headers, servers["far"].transport) == ({"X": "secret"}, "sse")
     status, told = mcp(capsys, "list")
     assert status == 1
-    assert "raw  ready  11 tools" in told
-    assert "far  failed  " in told
+    assert "raw  ready  11 tools" in told and "far  failed  " in told
     shown = mcp(capsys, "get", "raw")[1] + mcp(capsys, "get", "far")[1]
-    assert "deny = ['e*']" in shown
-    assert "secret" not in shown
+    assert "deny = ['e*']" in shown and "secret" not in shown
     assert mcp(capsys, "remove", "far")[0] == 0
     assert mcp(capsys, "list")[0] == 0
     assert mcp(capsys, "remove", "raw")[0] == 0
@@ -73,15 +69,13 @@ def test_wrong_command_lines_are_refused_and_change_nothing(home, capsys):
     mcp(capsys, "add", "raw", "--", *RAW)
     before = file(home).read_text()
     for words, told in (
-        (("add", "a b", "x"), "at most 64"),
-        (("add", "raw", "x"), "there is a server 'raw' already"),
+        (("add", "a b", "x"), "at most 64"), (("add", "raw", "x"), "there is a server 'raw' already"),
         (("add", "far", "https://x.invalid/", "y"), "nothing follows"),
         (("add", "far", "https://x.invalid/", "--env", "A=b"), "--env"),
         (("add", "own", "--header", "A:b", "--", "x"), "--header"),
         (("add", "own", "--env", "A", "--", "x"), "'A' is not NAME=VALUE"),
-        (("remove", "other"), "there is no server 'other'"),
-        (("get", "other"), "there is no server 'other'"),
-    ):
+        (("remove", "other"), "there is no server 'other'"), (("get", "other"), "there is no server 'other'"),
+    ):  # fmt: skip
         status, said = mcp(capsys, *words)
         assert status == 2
         assert told in said

@@ -1,7 +1,5 @@
 """The reference server that tries everything, `@modelcontextprotocol/server-everything`, in sessions."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any
@@ -37,9 +35,8 @@ async def test_progress_is_shown_in_the_card_and_links_and_structured_content_re
         slow, links, weather = r.editor.tool_calls().values()
         assert "Long running operation completed" in slow.text()
         assert [block.content.uri for block in links.content[1:]] == [
-            "demo://resource/dynamic/blob/1",
-            "demo://resource/dynamic/text/2",
-        ]
+            "demo://resource/dynamic/blob/1", "demo://resource/dynamic/text/2",
+        ]  # fmt: skip
         assert weather.raw_output["temperature"] == 36
         assert "output schema" not in r.messages(2)[-1]["content"]
 

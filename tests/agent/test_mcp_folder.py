@@ -1,7 +1,5 @@
 """MCP servers of a trusted folder, the user's lists of their tools, and `/mcp`."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys
@@ -79,10 +77,8 @@ async def test_a_trusted_folder_needs_no_question_in_the_next_session_and_replac
 def test_only_variables_that_commands_inherit_are_put_into_a_folders_servers():
     data = {
         "good": {"command": "${HOME}/x", "args": ["${NONE:-a}"], "env": {"A": "${EMPTY:-b}"}},
-        "secret": {"url": "https://example.com/${OPENAI_API_KEY}"},
-        "wrong": {"args": ["x"]},
-        "no": 1,
-    }
+        "secret": {"url": "https://example.com/${OPENAI_API_KEY}"}, "wrong": {"args": ["x"]}, "no": 1,
+    }  # fmt: skip
     found, trouble = folder_servers(json.dumps({"mcpServers": data}).encode(), {"HOME": "/h", "EMPTY": ""})
     assert list(found) == ["good"]
     assert (found["good"].command, found["good"].args, found["good"].env) == ("/h/x", ["a"], {"A": "b"})
@@ -99,8 +95,7 @@ async def test_lists_of_tools_also_apply_to_a_server_of_the_client(tmp_path):
     async with went(tmp_path, ["ok"], config=lists, mcp_servers=[client]) as r:
         assert {name for name in r.tool_names(1) if name.startswith("mcp_")} == {"mcp_raw_echo", "mcp_raw_die"}
         await r.editor.prompt("/mcp tools raw")
-        assert "- `echo`\n" in r.editor.text()
-        assert "- `env` (not offered)" in r.editor.text()
+        assert "- `echo`\n" in r.editor.text() and "- `env` (not offered)" in r.editor.text()
 
 
 def offered(r, number: int) -> set[str]:
@@ -117,11 +112,9 @@ async def test_the_user_chooses_tools_for_a_session_whatever_the_lists_say_also_
             ("/mcp enable raw e*", "Offered in this session: `echo`, `error`, `env`."),
             ("/mcp disable raw error", "No longer offered in this session: `error`."),
             ("/mcp enable raw nothing", "no tool of `raw` is called so"),
-            ("/mcp enable raw", "`/mcp enable NAME TOOL`"),
-            ("/mcp log raw echo", "`/mcp enable NAME TOOL`"),
-            ("/mcp enable other *", "there is no MCP server other"),
-            ("/mcp resources raw", "`raw` lists no resources"),
-        ):
+            ("/mcp enable raw", "`/mcp enable NAME TOOL`"), ("/mcp log raw echo", "`/mcp enable NAME TOOL`"),
+            ("/mcp enable other *", "there is no MCP server other"), ("/mcp resources raw", "`raw` lists no resources"),
+        ):  # fmt: skip
             before = len(r.editor.text())
             await r.editor.prompt(words)
             assert told in r.editor.text()[before:]

@@ -1,7 +1,5 @@
 """Logins at MCP servers: `acp-coder mcp login` and `/mcp login`, with an OAuth server of the tests."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -76,10 +74,9 @@ def test_a_token_that_has_ended_is_refreshed_before_it_is_sent(locked: OAuthServ
     assert locked.grants == ["authorization_code", "refresh_token"]
 
 
-@pytest.mark.parametrize(
-    ("answer", "told"),
-    [({"state": "forged"}, "State parameter mismatch"), ({"code": "", "error": "access_denied"}, "access_denied")],
-)
+@pytest.mark.parametrize(("answer", "told"), [
+    ({"state": "forged"}, "State parameter mismatch"), ({"code": "", "error": "access_denied"}, "access_denied"),
+])  # fmt: skip
 def test_an_answer_that_is_not_the_users_yes_is_no_login(locked: OAuthServer, mcp, answer, told):
     locked.answer = answer
     status, said = mcp("login", "locked")
@@ -157,8 +154,7 @@ async def test_in_a_session_the_user_logs_in_by_the_clients_question_or_a_url_in
 
 async def test_the_question_about_a_login_ends_with_it_also_if_it_failed(locked: OAuthServer, tmp_path: Path):
     locked.answer = {"code": "", "error": "access_denied"}
-    config = f'[mcp.servers.locked]\nurl = "{locked.url}"\n'
-    async with rig(tmp_path, [], config=config, elicitation=in_a_browser) as r:
+    async with rig(tmp_path, [], config=f'[mcp.servers.locked]\nurl = "{locked.url}"\n', elicitation=in_a_browser) as r:
         for number in (1, 2):
             await r.editor.prompt("/mcp login locked")
             assert "access_denied" in r.editor.text()

@@ -1,7 +1,5 @@
 """Reference servers of PyPI, `mcp-server-git` and `mcp-server-time`, in sessions."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -9,7 +7,7 @@ import sys
 from acp_agent.client.permissions import allow_always
 from acp_agent.schema.acp import McpServerStdio
 from acp_agent.testing.fake_model import Call
-from tests.agent.kit import agent_rig, rounds, went
+from tests.agent.kit import rounds, went
 
 
 def reference(name: str, *args: str) -> McpServerStdio:
@@ -24,15 +22,11 @@ async def test_the_git_server_works_in_the_sessions_repository_alone(tmp_path):
     here = str(tmp_path / "project")
     script = rounds(
         Call("mcp_git_git_add", {"repo_path": here, "files": ["new.txt"]}),
-        Call("mcp_git_git_status", {"repo_path": here}),
-        Call("mcp_git_git_status", {"repo_path": str(elsewhere)}),
+        Call("mcp_git_git_status", {"repo_path": here}), Call("mcp_git_git_status", {"repo_path": str(elsewhere)}),
         Call("mcp_git_git_commit", {"repo_path": here}),
-    )
-    async with agent_rig(tmp_path, script, otherwise=allow_always) as r:
-        assert str(r.project) == here
-        (r.project / "new.txt").write_text("new\n")
-        await r.editor.new_session(r.project, mcp_servers=[reference("git", "--repository", here)])
-        await r.editor.prompt("go")
+    )  # fmt: skip
+    more = {"files": {"new.txt": "new\n"}, "mcp_servers": [reference("git", "--repository", here)]}
+    async with went(tmp_path, script, otherwise=allow_always, **more) as r:
         added, status, other, commit = r.editor.tool_calls().values()
         for call in (added, status):
             call.assert_finished("completed")
@@ -46,8 +40,7 @@ async def test_the_git_server_works_in_the_sessions_repository_alone(tmp_path):
 async def test_the_time_server_answers_and_its_errors_are_told(tmp_path):
     arguments = {"source_timezone": "Europe/Berlin", "time": "12:00", "target_timezone": "Asia/Tokyo"}
     script = rounds(
-        Call("mcp_time_convert_time", arguments),
-        Call("mcp_time_convert_time", {**arguments, "time": "25:00"}),
+        Call("mcp_time_convert_time", arguments), Call("mcp_time_convert_time", {**arguments, "time": "25:00"})
     )
     async with went(tmp_path, script, otherwise=allow_always, mcp_servers=[reference("time")]) as r:
         good, bad = r.editor.tool_calls().values()

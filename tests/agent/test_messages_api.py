@@ -1,7 +1,5 @@
 """Turns with a server that speaks Anthropic's Messages API."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable
@@ -49,11 +47,9 @@ def looks(rounds: int, parallel: int) -> Callable[[dict[str, Any]], Answer]:
     return script
 
 
-@pytest.mark.parametrize(
-    ("rounds", "parallel"),
-    [(30, 1), (3, 12)],
-    ids=["one call a round", "more blocks a round than the cache looks back"],
-)
+@pytest.mark.parametrize(("rounds", "parallel"), [
+    (30, 1), (3, 12),
+], ids=["one call a round", "more blocks a round than the cache looks back"])  # fmt: skip
 async def test_each_token_of_a_long_turn_is_paid_for_once(tmp_path, monkeypatch, rounds, parallel):
 
     async with rig(tmp_path, looks(rounds, parallel), config=CLAUDE, environ=MODEL, mode="auto") as r:

@@ -1,7 +1,5 @@
 """What real model servers refuse, drop and take their time for, in their own words."""
 
-from __future__ import annotations
-
 import base64
 import json
 import socket
@@ -26,27 +24,22 @@ def error(message: str, **more: object) -> dict[str, object]:
 
 
 IMAGE_REFUSED = {
-    "llama.cpp": Failure(
-        500,
-        error(
-            "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj",
-            code=500,
-            type="server_error",
-        ),
-    ),
+    "llama.cpp": Failure(500, error(
+        "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj", code=500,
+        type="server_error",
+    )),
     "vLLM": Failure(400, error("At most 0 image(s) may be provided in one prompt.", type="BadRequestError")),
     "Ollama": Failure(500, error("this model is missing data required for image input", type="api_error")),
     "OpenAI": Failure(400, error("Invalid content type. image_url is only supported by certain models.")),
     "OpenRouter": Failure(404, error("No endpoints found that support image input", code=404)),
     "DeepSeek": Failure(400, error("messages[0]: unknown variant `image_url`, expected `text`")),
     "Groq": Failure(400, error("messages[1].content must be a string")),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("refusal", IMAGE_REFUSED.values(), ids=IMAGE_REFUSED)
 async def test_a_server_that_refuses_images_is_believed_once(tmp_path, refusal):
-    async with rig(tmp_path, [refusal, "a text", "later", "text alone"], config=FAST) as r:
-        assert (await r.editor.prompt(PICTURE)).stop_reason == "end_turn"
+    async with went(tmp_path, [refusal, "a text", "later", "text alone"], config=FAST, prompt=PICTURE) as r:
         assert r.editor.text().count("fake-model cannot see images, so they are left out.") == 1
         assert r.editor.text().endswith("a text")
         assert len(r.model.requests) == 2
@@ -60,8 +53,7 @@ async def test_a_server_that_refuses_images_is_believed_once(tmp_path, refusal):
 
 async def test_a_bad_image_is_no_sign_that_a_model_sees_none(tmp_path):
     bad = Failure(400, error("Unsupported image format: image/bmp is not supported"))
-    async with rig(tmp_path, [bad, "not seen", "seen"]) as r:
-        await r.editor.prompt(PICTURE)
+    async with went(tmp_path, [bad, "not seen", "seen"], prompt=PICTURE) as r:
         assert "it is left out" in r.editor.text()
         other = base64.b64encode(png(2, 2)).decode()
         await r.editor.prompt([ImageContent(data=other, mime_type="image/png")])
@@ -70,8 +62,7 @@ async def test_a_bad_image_is_no_sign_that_a_model_sees_none(tmp_path):
 
 async def test_the_list_of_models_says_what_a_model_takes(tmp_path):
     known = [{"id": "fake-model", "architecture": {"input_modalities": ["text"]}}]
-    async with rig(tmp_path, ["hello", "a text"], models=known) as r:
-        await r.editor.prompt("hi")  # By its end the list is known.
+    async with went(tmp_path, ["hello", "a text"], models=known, prompt="hi") as r:
         await r.editor.prompt(PICTURE)
         assert len(r.model.requests) == 2
         assert INSTEAD in str(r.messages(2))
@@ -113,9 +104,12 @@ async def test_tools_dropped_in_silence_are_noticed_by_the_servers_own_count(tmp
         assert "out" in str(r.messages(5)[-1])
 
 
-@pytest.mark.parametrize("usage", [Usage(9_000, 5), None])
-async def test_other_counts_are_no_sign_of_it(tmp_path, usage):
-    async with went(tmp_path, [Answer(text="hello", usage=usage), "again"]) as r:
+@pytest.mark.parametrize("script", [
+    [Answer(text="hello", usage=Usage(9_000, 5)), "again"], [Answer(text="hello", usage=None), "again"],
+    [*[Answer(tool_calls=(bash("echo one"),), usage=Usage(600, 5))] * 2, "done", "again"],
+], ids=["many", "none", "few, but a call was made"])  # fmt: skip
+async def test_other_counts_are_no_sign_of_it(tmp_path, script):
+    async with went(tmp_path, script) as r:
         await r.editor.prompt("go")
         assert all("tools" in request.body for request in r.model.requests)
 
@@ -124,9 +118,8 @@ async def test_llama_cpp_says_so_before_the_first_request(tmp_path):
     known = [{"id": "fake-model", "owned_by": "llamacpp", "meta": {"n_ctx_train": 131072}}]
     async with agent_rig(tmp_path, ["hello", FENCED, "done"], models=known) as r:
         r.model.properties = {
-            "default_generation_settings": {"n_ctx": 16384},
-            "chat_template_caps": {"supports_tools": False},
-        }
+            "default_generation_settings": {"n_ctx": 16384}, "chat_template_caps": {"supports_tools": False},
+        }  # fmt: skip
         await r.editor.new_session(r.project)
         await r.editor.prompt("go")
         await r.editor.prompt("go")
@@ -157,22 +150,15 @@ async def test_a_written_call_that_changes_something_is_asked_about_even_in_auto
         return json.dumps({"name": "bash", "arguments": {"command": f"touch {word}"}})
 
     look = json.dumps({"name": "bash", "arguments": {"command": "cat two"}})
-    script = [look, write("one"), "done", write("two"), write("three"), "done"]
-    async with went(tmp_path, script, mode="auto", permissions=[reject_once, allow_once]) as r:
-        (asked,) = r.editor.permission_requests
-        assert "it may only be showing it" in str(asked.tool_call.content)
+    agent = json.dumps({"name": "delegate", "arguments": {"prompt": "Delete all."}})
+    script = [look, agent, write("one"), "done", write("two"), write("three"), "done"]
+    async with went(tmp_path, script, mode="auto", permissions=[reject_once, reject_once, allow_once]) as r:
+        assert len(r.editor.permission_requests) == 2, "a sub-agent, too, since its calls are not asked about"
+        assert all("it may only be showing it" in str(each.tool_call.content) for each in r.editor.permission_requests)
         assert not (r.project / "one").exists()
         await r.editor.prompt("go")
-        assert len(r.editor.permission_requests) == 2
+        assert len(r.editor.permission_requests) == 3
         assert (r.project / "two").exists() and (r.project / "three").exists()
-
-
-async def test_a_written_sub_agent_is_asked_about_in_auto_since_its_calls_are_not(tmp_path):
-    script = [json.dumps({"name": "delegate", "arguments": {"prompt": "Delete all."}}), "not done"]
-    async with went(tmp_path, script, mode="auto", permissions=[reject_once]) as r:
-        (asked,) = r.editor.permission_requests
-        assert "it may only be showing it" in str(asked.tool_call.content)
-        assert r.editor.text() == "not done"
 
 
 # --- waiting -----------------------------------------------------------------------------------------------------
@@ -183,8 +169,7 @@ LOADING = Failure(503, error("Loading model", code=503, type="unavailable_error"
 async def test_a_server_that_loads_its_model_is_waited_for_with_words(tmp_path):
     async with went(tmp_path, [*[LOADING] * 8, "here"], config=FAST, prompt="hi") as r:
         assert len(r.model.requests) == 9
-        assert r.editor.text().count("is still loading the model") == 1
-        assert r.editor.text().endswith("here")
+        assert r.editor.text().count("is still loading the model") == 1 and r.editor.text().endswith("here")
 
 
 async def test_the_wait_for_it_has_an_end(tmp_path):
@@ -212,9 +197,3 @@ async def test_where_no_server_listens_on_this_machine_the_error_says_so(tmp_pat
     async with rig(tmp_path, [], config=FAST, environ={"OPENAI_BASE_URL": address}) as r:
         with pytest.raises(Exception, match=f"no server listens at {address}. Start it"):
             await r.editor.prompt("hi")
-
-
-async def test_a_call_made_by_the_model_ends_all_doubt_about_tools(tmp_path):
-    script = [Answer(tool_calls=(bash("echo one"),), usage=Usage(600, 5))] * 2 + ["done"]
-    async with went(tmp_path, script) as r:
-        assert all("tools" in request.body for request in r.model.requests)

@@ -1,7 +1,5 @@
 """What a command may do to the proxy: get more out of an answer than was asked, or end what the session needs."""
 
-from __future__ import annotations
-
 import resource
 import socket
 from collections.abc import Iterator, Sequence
@@ -41,9 +39,7 @@ def leads_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
 # --- more than was asked ------------------------------------------------------------------------------------------
 
 
-async def test_an_always_for_a_name_covers_no_other_machine_that_it_leads_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_always_for_a_name_covers_no_other_machine_that_it_leads_to(tmp_path: Path, monkeypatch) -> None:
     async with web_server() as (port, _):
         line = f"curl -sS http://public.example.com:{port}"
         leads_to(monkeypatch, "127.0.0.1")
@@ -58,9 +54,7 @@ async def test_an_always_for_a_name_covers_no_other_machine_that_it_leads_to(
             assert len(made.editor.permission_requests) == 3
 
 
-async def test_a_cloud_behind_another_address_of_a_name_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cloud_behind_another_address_of_a_name_is_refused(tmp_path: Path, monkeypatch) -> None:
     leads_to(monkeypatch, "127.0.0.1", "169.254.169.254")
     async with session(tmp_path, "curl -sS http://x.example.com:9/", permissions=[allow_once] * 2) as made:
         assert "a machine's own credentials" in await ran(made)
@@ -116,8 +110,7 @@ async def test_a_request_whose_headers_can_be_read_in_two_ways_is_refused(tmp_pa
 @pytest.mark.parametrize("proxy", ["http://user:pass/word@proxy", "http://[bad"])
 async def test_a_proxy_of_the_user_that_is_no_url_is_said(tmp_path: Path, proxy: str) -> None:
     line = "curl -sS https://x.example.com/"
-    environ = {"HTTPS_PROXY": proxy}
-    async with session(tmp_path, line, line, environ=environ, permissions=[allow_once] * 2) as made:
+    async with session(tmp_path, line, line, environ={"HTTPS_PROXY": proxy}, permissions=[allow_once] * 2) as made:
         for _ in range(2):  # Once more: the first did not end what serves connections.
             text = await ran(made)
             assert "Only plain HTTP proxies" in text and "word" not in text
@@ -241,9 +234,7 @@ async def test_connecting_to_servers_that_do_not_answer_takes_no_threads(monkeyp
             tasks.cancel_scope.cancel()
 
 
-async def test_a_command_that_tries_many_hosts_does_not_fill_the_audit_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_command_that_tries_many_hosts_does_not_fill_the_audit_log(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(connections, "MOST_HOSTS", 5)
     line = "for n in $(seq 9); do curl -sS http://h$n.example.com; curl -sS http://h$n.example.com; done"
     async with session(tmp_path, line, config='[tools.sandbox]\nnetwork = ["a.b"]\n') as made:

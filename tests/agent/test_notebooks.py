@@ -1,7 +1,5 @@
 """Jupyter notebooks in the whole agent: read as cells, edited by cell."""
 
-from __future__ import annotations
-
 import base64
 import json
 from typing import Any
@@ -19,31 +17,21 @@ PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(92)).decode()
 CELLS: list[dict[str, Any]] = [
     {"cell_type": "markdown", "id": "intro", "metadata": {"tags": ["x"]}, "source": ["# Title\n", "Words."]},
     {
-        "cell_type": "code",
-        "execution_count": 3,
-        "id": "calc",
-        "metadata": {},
+        "cell_type": "code", "execution_count": 3, "id": "calc", "metadata": {},
         "outputs": [
             {"name": "stdout", "output_type": "stream", "text": ["\x1b[31mred\x1b[0m\n", "10%\r100%\n"]},
             {
                 "data": {"image/png": PNG + "\n", "text/html": ["<table>"], "text/plain": ["   a\n", "0  1"]},
-                "execution_count": 3,
-                "metadata": {},
-                "output_type": "execute_result",
+                "execution_count": 3, "metadata": {}, "output_type": "execute_result",
             },
         ],
         "source": ["import pandas as pd\n", "total = 1.50\n", "total"],
     },
     {
-        "cell_type": "code",
-        "execution_count": 4,
-        "id": "fails",
-        "metadata": {},
+        "cell_type": "code", "execution_count": 4, "id": "fails", "metadata": {},
         "outputs": [
             {
-                "ename": "NameError",
-                "evalue": "name '\x1b[1my\x1b[0m' is not defined",
-                "output_type": "error",
+                "ename": "NameError", "evalue": "name '\x1b[1my\x1b[0m' is not defined", "output_type": "error",
                 "traceback": ["\x1b[0;31mlong traceback"],
             },
             {"data": {"text/html": "<b>only</b>"}, "metadata": {}, "output_type": "display_data"},
@@ -51,13 +39,11 @@ CELLS: list[dict[str, Any]] = [
         "source": "y\ntotal",
     },
     {"cell_type": "raw", "id": "plain", "metadata": {}, "source": []},
-]
+]  # fmt: skip
 NOTEBOOK = {
-    "cells": CELLS,
-    "metadata": {"kernelspec": {"display_name": "Python 3", "name": "python3"}, "z": 1.50, "a": 1e5},
-    "nbformat": 4,
-    "nbformat_minor": 5,
-}
+    "cells": CELLS, "metadata": {"kernelspec": {"display_name": "Python 3", "name": "python3"}, "z": 1.50, "a": 1e5},
+    "nbformat": 4, "nbformat_minor": 5,
+}  # fmt: skip
 
 
 def as_text(notebook: Any = NOTEBOOK) -> str:
@@ -125,19 +111,14 @@ async def test_a_notebook_is_read_as_cells_with_short_outputs(tmp_path):
 async def test_odd_notebooks_are_read(tmp_path):
     """No name in a notebook makes a line, and nothing of the wrong type breaks anything."""
     odd = {
-        **CELLS[1],
-        "id": "x]\n[cell 9, id y, code]\x1b[0m" + "z" * 100,
-        "execution_count": "3",
+        **CELLS[1], "id": "x]\n[cell 9, id y, code]\x1b[0m" + "z" * 100, "execution_count": "3",
         "outputs": [
-            1,
-            {"output_type": "stream"},
-            {"output_type": "stream", "name": 5, "text": None},
-            {"output_type": "error"},
+            1, {"output_type": "stream"}, {"output_type": "stream", "name": 5, "text": None}, {"output_type": "error"},
             {"output_type": "display_data", "data": []},
             {"output_type": "display_data", "data": {"image/svg+xml": ["<svg>", "é"], "text/plain": 1}},
             {"output_type": "pyout"},
         ],
-    }
+    }  # fmt: skip
     metadata = {"kernelspec": [], "language_info": {"name": "ju\nlia"}}
     cells = [odd, {**CELLS[1], "outputs": None, "source": ""}]
     (text,) = await run(tmp_path, READ, text=as_text({**NOTEBOOK, "metadata": metadata, "cells": cells}))
@@ -163,8 +144,7 @@ async def test_offset_and_limit_count_cells(tmp_path):
 
 
 async def test_what_the_model_reads_is_bounded_and_says_how_to_go_on(tmp_path):
-    stream = {"name": "stdout", "output_type": "stream", "text": "o" * 100_000}
-    big = {**CELLS[1], "outputs": [stream] * 25}
+    big = {**CELLS[1], "outputs": [{"name": "stdout", "output_type": "stream", "text": "o" * 100_000}] * 25}
     long = {**CELLS[0], "source": "".join(f"line {number}\n" for number in range(20_000))}
     text = as_text({**NOTEBOOK, "cells": [CELLS[0], big, *[CELLS[2]] * 900]})
     (many,) = await run(tmp_path, READ, text=text)
@@ -172,12 +152,9 @@ async def test_what_the_model_reads_is_bounded_and_says_how_to_go_on(tmp_path):
     assert "characters left out" in many and "[15 more outputs]" in many
     (tmp_path / "b").mkdir()
     lone, fitting = await run(
-        tmp_path / "b",
-        READ,
-        ("read", {"path": "n.ipynb", "offset": 2}),
-        text=as_text({**NOTEBOOK, "cells": [long, big]}),
-        config="[tools]\nmax_output_chars = 8000\n",
-    )
+        tmp_path / "b", READ, ("read", {"path": "n.ipynb", "offset": 2}),
+        text=as_text({**NOTEBOOK, "cells": [long, big]}), config="[tools]\nmax_output_chars = 8000\n",
+    )  # fmt: skip
     assert "more lines of this cell left out" in lone and "[cells 1 to 1 of 2; give offset 2 for more]" in lone
     assert "lines of outputs left out]" in fitting and "import pandas" in fitting
 
@@ -214,15 +191,12 @@ async def test_credentials_in_sources_and_outputs_are_redacted_and_kept(tmp_path
     assert sources(tmp_path) == [f"token = '{SECRET}'\nx = 2\n"]
 
 
-@pytest.mark.parametrize(
-    ("text", "shown", "words"),
-    [
-        ('{"cells": [', '     1\t{"cells": [', "shown as plain text, since it is broken JSON"),
-        ('{"a": 1}\n', '     1\t{"a": 1}', "shown as plain text, since it is JSON without `nbformat`"),
-        ("", "n.ipynb is empty", "is empty"),
-        ('{"nbformat": 3, "worksheets": []}', "n.ipynb is a notebook in nbformat 3", "jupyter nbconvert"),
-    ],
-)
+@pytest.mark.parametrize(("text", "shown", "words"), [
+    ('{"cells": [', '     1\t{"cells": [', "shown as plain text, since it is broken JSON"),
+    ('{"a": 1}\n', '     1\t{"a": 1}', "shown as plain text, since it is JSON without `nbformat`"),
+    ("", "n.ipynb is empty", "is empty"),
+    ('{"nbformat": 3, "worksheets": []}', "n.ipynb is a notebook in nbformat 3", "jupyter nbconvert"),
+])  # fmt: skip
 async def test_what_is_no_notebook_is_plain_text_with_a_remark_and_an_old_one_refused(text, shown, words, tmp_path):
     (read,) = await run(tmp_path, READ, text=text)
     assert shown in read and words in read
@@ -255,15 +229,11 @@ async def test_edit_changes_text_in_a_cell_and_nothing_else_of_the_file(tmp_path
 async def test_edit_is_unique_over_all_cells_or_in_the_one_that_is_named(tmp_path):
     change = {"path": "n.ipynb", "old_string": "total", "new_string": "sum_"}
     many, wrong, absent, json_text, one, rest, over = await run(
-        tmp_path,
-        ("edit", change),
-        ("edit", {**change, "cell": 9}),
-        ("edit", {**change, "cell": "intro"}),
-        ("edit", {**change, "old_string": '"nbformat": 4'}),
-        ("edit", {**change, "cell": "fails"}),
+        tmp_path, ("edit", change), ("edit", {**change, "cell": 9}), ("edit", {**change, "cell": "intro"}),
+        ("edit", {**change, "old_string": '"nbformat": 4'}), ("edit", {**change, "cell": "fails"}),
         ("edit", {**change, "replace_all": True}),
         ("edit", {**change, "old_string": "sum_\n\ufdd0\ny", "new_string": "z"}),
-    )
+    )  # fmt: skip
     assert "occurs 3 times in n.ipynb (lines 2, 3 of cell 2, line 2 of cell 3)" in many and "name its `cell`" in many
     assert "there is no cell '9': its cells have the numbers 1 to 4" in wrong
     assert "`old_string` is not in n.ipynb" in absent and "not in n.ipynb" in json_text
@@ -291,14 +261,12 @@ async def test_several_edits_are_made_in_one_call_all_or_none(tmp_path):
 async def test_cells_are_replaced_inserted_and_deleted(tmp_path):
     path = {"path": "n.ipynb"}
     _, replaced, inserted, first, deleted, typed = await run(
-        tmp_path,
-        READ,
-        ("edit_notebook", {**path, "cell": "calc", "new_source": "total = 2\n"}),
+        tmp_path, READ, ("edit_notebook", {**path, "cell": "calc", "new_source": "total = 2\n"}),
         ("edit_notebook", {**path, "cell": 2, "edit_mode": "insert", "cell_type": "code", "new_source": "total += 1"}),
         ("edit_notebook", {**path, "edit_mode": "insert", "cell_type": "markdown", "new_source": "Above"}),
         ("edit_notebook", {**path, "cell": "fails", "edit_mode": "delete"}),
         ("edit_notebook", {**path, "cell": "5", "cell_type": "code", "new_source": "1"}),
-    )
+    )  # fmt: skip
     assert "[cell 2, id calc, code]\n     1\ttotal = 2\n[its outputs were cleared]" in replaced
     assert "The new cell is number 3, id " in inserted and ": 5 in all." in inserted
     assert "The new cell is number 1, id " in first
@@ -324,8 +292,7 @@ async def test_the_form_of_claude_codes_tool_is_understood(tmp_path):
 async def test_calls_that_cannot_be_meant_are_refused_with_words(tmp_path):
     path = {"path": "n.ipynb"}
     rows: list[tuple[dict[str, Any], str]] = [
-        ({"cell": 1}, "give the `new_source`"),
-        ({"new_source": "x"}, "give the `cell` to replace"),
+        ({"cell": 1}, "give the `new_source`"), ({"new_source": "x"}, "give the `cell` to replace"),
         ({"edit_mode": "delete"}, "give the `cell` to delete"),
         ({"edit_mode": "insert", "new_source": "x"}, "give the `cell_type` of the new cell"),
         ({"cell": 7, "new_source": "x"}, "there is no cell '7': its cells have the numbers 1 to 4"),
@@ -334,7 +301,7 @@ async def test_calls_that_cannot_be_meant_are_refused_with_words(tmp_path):
         ({"path": "none.ipynb", "cell": 1, "new_source": "x"}, "none.ipynb does not exist"),
         ({"path": "broken.ipynb", "cell": 1, "new_source": "x"}, "broken.ipynb is broken JSON"),
         ({"path": "old.ipynb", "cell": 1, "new_source": "x"}, "old.ipynb is a notebook in nbformat 3"),
-    ]
+    ]  # fmt: skip
     made = calls(READ, *(("edit_notebook", {**path, **arguments}) for arguments, _ in rows))
     files = {"n.ipynb": as_text(), "broken.ipynb": "{", "old.ipynb": '{"nbformat": 3}', "f.txt": "x"}
     async with went(tmp_path, made, config="[agent]\nmax_tool_iterations = 40\n", files=files) as r:
@@ -350,14 +317,10 @@ async def test_a_cell_is_not_changed_by_number_before_the_notebook_was_read(tmp_
     assert len(sources(tmp_path)) == 4
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        ("edit", {"path": "n.ipynb", "old_string": "Words.", "new_string": "Text."}),
-        ("edit_notebook", {"path": "n.ipynb", "cell": "intro", "new_source": "# Title\nText."}),
-    ],
-    ids=["edit", "edit_notebook"],
-)
+@pytest.mark.parametrize("change", [
+    ("edit", {"path": "n.ipynb", "old_string": "Words.", "new_string": "Text."}),
+    ("edit_notebook", {"path": "n.ipynb", "cell": "intro", "new_source": "# Title\nText."}),
+], ids=["edit", "edit_notebook"])  # fmt: skip
 async def test_a_notebook_that_changed_since_it_was_read_is_not_changed(tmp_path, change):
     read, change = Call(*READ), Call(*change)
     script = rounds(read, bash("sed -i 's/Title/Other/' n.ipynb"), change, read, change)
@@ -404,12 +367,10 @@ async def test_a_patch_fits_the_lines_that_were_read(tmp_path):
 async def test_writing_what_is_no_notebook_is_done_and_said(tmp_path):
     bare = {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [{"cell_type": "code", "source": "1"}] * 9}
     bad, lacking, good, plain = await run(
-        tmp_path,
-        ("write", {"path": "a.ipynb", "content": "# not JSON"}),
+        tmp_path, ("write", {"path": "a.ipynb", "content": "# not JSON"}),
         ("write", {"path": "bare.ipynb", "content": json.dumps(bare)}),
-        ("write", {"path": "b.ipynb", "content": as_text()}),
-        ("write", {"path": "c.json", "content": "{"}),
-    )
+        ("write", {"path": "b.ipynb", "content": as_text()}), ("write", {"path": "c.json", "content": "{"}),
+    )  # fmt: skip
     assert "a.ipynb was created. But Jupyter cannot open it as a notebook: it is broken JSON" in bad
     assert "not valid: cell 1 has no `metadata`, `outputs`, `execution_count`, `id`; cell 2 has no" in lacking
     assert "and 4 more such faults." in lacking

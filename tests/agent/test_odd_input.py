@@ -1,7 +1,5 @@
 """Input that no good client sends, but that still needs a readable answer."""
 
-from __future__ import annotations
-
 import pytest
 
 from acp_agent.errors import PeerError

@@ -1,7 +1,5 @@
 """The same file by another name, and whole trees under a policy: hard links, bind mounts, folders above."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path
@@ -19,19 +17,16 @@ from .kit import results, rig, rounds, went
 # --- a policy and trees ------------------------------------------------------------------------------------------
 
 TREES = {
-    "delete": Call("delete_path", {"path": "srv"}),
-    "move": Call("move_path", {"source": "srv", "destination": "away"}),
+    "delete": Call("delete_path", {"path": "srv"}), "move": Call("move_path", {"source": "srv", "destination": "away"}),
     "move into": Call("move_path", {"source": "new", "destination": "srv/prod"}),
     "copy over": Call("copy_path", {"source": "new", "destination": "srv", "overwrite": True}),
     "through a link": Call("delete_path", {"path": "link/../srv"}),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("pattern", ["*/srv/prod/*", "{project}/srv/prod/db", "*.keep"])
 @pytest.mark.parametrize("how", [None, *TREES])
-async def test_a_policy_that_denies_a_path_denies_every_tree_with_it(
-    tmp_path: Path, how: str | None, pattern: str
-) -> None:
+async def test_a_policy_that_denies_a_path_denies_every_tree_with_it(tmp_path: Path, how, pattern: str) -> None:
     paths = f'"{pattern.format(project=tmp_path / "project")}"'
     denied = f'[tools.policy]\nrules = [{{ effect = "deny", tool = "*_path", paths = [{paths}] }}]\n'
     call = TREES[how or "delete"]
@@ -71,9 +66,7 @@ def can_mount(tmp_path: Path) -> bool:
 
 
 @pytest.mark.parametrize("controlled", [False, True])
-async def test_a_bind_mount_of_the_agents_folder_is_the_agents(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, controlled: bool
-) -> None:
+async def test_a_bind_mount_of_the_agents_folder_is_the_agents(tmp_path: Path, monkeypatch, controlled: bool) -> None:
     if not can_mount(tmp_path):
         pytest.skip("mounting is not allowed here")
     own, there = tmp_path / "home/.config/acp-coder", tmp_path / "project/mounted"
@@ -106,10 +99,8 @@ def test_other_places_are_read_from_the_table_of_mounts(tmp_path: Path) -> None:
         "4 1 8:2 / /mnt/other rw - ext4 /dev/b rw\n"
     )
     assert set(also_mounted([Path("/home/u/.config/acp-coder")], table)) == {
-        Path("/home/u/.config/acp-coder"),
-        Path("/mnt/my dots/acp-coder"),
-        Path("/mnt/part"),
-    }
+        Path("/home/u/.config/acp-coder"), Path("/mnt/my dots/acp-coder"), Path("/mnt/part"),
+    }  # fmt: skip
     assert also_mounted([Path("/x")], tmp_path / "missing") == []
 
 
@@ -117,14 +108,11 @@ def test_other_places_are_read_from_the_table_of_mounts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("through_editor", [True, False])
-async def test_a_file_outside_does_not_change_with_its_hard_link_in_the_project(
-    tmp_path: Path, through_editor: bool
-) -> None:
+async def test_a_file_outside_does_not_change_with_its_hard_link_in_the_project(tmp_path, through_editor: bool) -> None:
     script = rounds(
-        Call("read", {"path": "linked"}),
-        Call("edit", {"path": "linked", "old_string": "words", "new_string": "evil"}),
+        Call("read", {"path": "linked"}), Call("edit", {"path": "linked", "old_string": "words", "new_string": "evil"}),
         Call("write", {"path": "linked", "content": "more evil\n"}),
-    )
+    )  # fmt: skip
     async with rig(tmp_path, script, mode="auto", fs_read=through_editor, fs_write=through_editor) as r:
         (tmp_path / "outside").write_text("words\n")
         os.link(tmp_path / "outside", r.project / "linked")

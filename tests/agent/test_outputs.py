@@ -1,7 +1,5 @@
 """What the model and the user see of a result: filtered, redacted, truncated, with the whole output kept aside."""
 
-from __future__ import annotations
-
 import json
 import re
 import sqlite3
@@ -16,7 +14,7 @@ from acp_agent.errors import ToolError
 from acp_agent.schema.acp import EmbeddedResource, Notice, Plan, TextContent, TextResourceContents, ToolCallProgress
 from acp_agent.testing.fake_model import Failure
 from acp_agent.tools.kit.failures import feedback
-from tests.agent.kit import WIRE, Answer, Call, asks, bash, results, rig, rounds, went, with_each_editor
+from tests.agent.kit import WIRE, Answer, Call, asks, bash, cancels, results, rig, rounds, went, with_each_editor
 from tests.agent.test_mcp import server
 
 KEY = "sk-" + "proj-" + "A1b2C3d4" * 6
@@ -73,9 +71,7 @@ PLAIN = ("[gw0] [ 50%] PASSED a", "[tool.ruff]", "[1, 2]", "ends with [exit code
 async def test_no_line_of_an_output_passes_for_one_of_the_agent(tmp_path, editor, profile):
     config = "[tools]\nprofile = 'short'\n" if profile == "short" else ""
     files = {"text": "\n".join((*PLAIN, *IMITATED)) + "\n"}
-    script = rounds(bash("cat text; exit 3"))
-    async with rig(tmp_path, script, mode="auto", files=files, config=config, **editor) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("cat text; exit 3")), mode="auto", files=files, config=config, **editor) as r:
         lines = re.split("[\n\u2028]", result(r, 2))
         assert lines[: len(PLAIN)] == list(PLAIN)
         assert [
@@ -92,15 +88,11 @@ async def test_nothing_from_elsewhere_passes_for_the_agents_own_words_and_a_file
         Call("find_path", {"pattern": "*"}), Call("delegate", {"prompt": "go", "title": "go"}),
     )  # fmt: skip
     script = [
-        *map(asks, calls),
-        imitated,
-        asks(Call("read", {"path": "text"})),
-        asks(Call("read", {"path": "text"})),
+        *map(asks, calls), imitated, asks(Call("read", {"path": "text"})), asks(Call("read", {"path": "text"})),
         "Done.",
-    ]
+    ]  # fmt: skip
     files = {"text": imitated, "a\n[exit code 0]": ""}
-    async with rig(tmp_path, script, mode="auto", files=files, mcp_servers=[server()]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", files=files, mcp_servers=[server()]) as r:
         said = [result(r, number) for number in (2, 3, 4, 6)]
         for text, most in zip(said, (14, 14, 1, 14), strict=True):
             lines = re.split("[\n\r\x0c\u2028]", text)
@@ -145,8 +137,7 @@ async def test_the_model_reads_what_was_filtered_and_both_read_how_much_that_was
 async def test_filters_are_switched_off_singly_and_altogether(tmp_path, more):
     config, files = f"[tools.filters]\n{more}\n", {"Makefile": MAKEFILE}
     async with went(tmp_path, [asks(bash("make")), "done"], mode="auto", config=config, files=files) as r:
-        assert "compiling part 150\n" in result(r, 2)
-        assert "filtered" not in result(r, 2)
+        assert "compiling part 150\n" in result(r, 2) and "filtered" not in result(r, 2)
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["named", "beside the configuration"])
@@ -189,11 +180,9 @@ async def test_a_long_output_is_kept_whole_and_read_in_parts(tmp_path):
     async with went(tmp_path, model(asks(bash("seq 1 30000")), more, "done"), mode="auto") as r:
         text = result(r, 2)
         assert text.startswith("1\n2\n") and "30000\n" in text and "characters omitted" in text
-        assert len(text) < 51_000
-        assert "all of it, 168894 characters: overflow:" in text
+        assert len(text) < 51_000 and "all of it, 168894 characters: overflow:" in text
         assert "characters 100000 to 100050 of 168894" in result(r, 3)
-        whole = "".join(f"{number}\n" for number in range(1, 30001))
-        assert whole[100_000:100_050] in result(r, 3)
+        assert "".join(f"{number}\n" for number in range(1, 30001))[100_000:100_050] in result(r, 3)
 
 
 async def test_an_overflow_of_another_session_is_not_found(tmp_path):
@@ -222,17 +211,11 @@ async def test_overflows_end_with_their_session(tmp_path):
             assert db.execute("SELECT count(*) FROM tool_overflow").fetchone() == (0,)
 
 
-@pytest.mark.parametrize(
-    ("config", "line", "count"),
-    [
-        ("", "x" * 60, 1700),
-        ("[tools]\nmax_output_chars = 5000\n", "y", 1700),
-        ('[tools]\nprofile = "short"\n', "y", 1700),
-        ("", "password: " + "a1b2c3", 1700),
-        ("[tools]\nmax_output_chars = 1000\n[tools.files]\nmax_line_chars = 9000\n", "z" * 5000, 5),
-    ],
-    ids=["standard", "lower", "short", "credentials", "lines longer than a result"],
-)
+@pytest.mark.parametrize(("config", "line", "count"), [
+    ("", "x" * 60, 1700), ("[tools]\nmax_output_chars = 5000\n", "y", 1700),
+    ('[tools]\nprofile = "short"\n', "y", 1700), ("", "password: " + "a1b2c3", 1700),
+    ("[tools]\nmax_output_chars = 1000\n[tools.files]\nmax_line_chars = 9000\n", "z" * 5000, 5),
+], ids=["standard", "lower", "short", "credentials", "lines longer than a result"])  # fmt: skip
 async def test_a_long_file_is_read_in_parts_without_holes(tmp_path, config, line, count):
     shown: list[str] = []
 
@@ -283,10 +266,8 @@ async def test_a_filter_acts_only_where_it_saves_more_than_it_says(tmp_path, lin
 async def test_a_credential_reaches_neither_model_nor_client_nor_disk(tmp_path, editor):
     command = f"echo key {KEY}; printf '%s' '{KEY[:20]}'; sleep 0.05; echo '{KEY[20:]}'; exit 1"
     script = [
-        asks(bash(command), Call("read", {"path": ".env"}), Call("grep", {"pattern": "PASS"})),
-        f"It is {KEY}.",
-        "x",
-    ]
+        asks(bash(command), Call("read", {"path": ".env"}), Call("grep", {"pattern": "PASS"})), f"It is {KEY}.", "x",
+    ]  # fmt: skip
     async with rig(tmp_path, script, mode="auto", **editor) as r:
         (r.project / ".env").write_text(f"DB_PASSWORD={PASSWORD}\nKEY={KEY}\n")
         await r.editor.prompt(f"Use the key {KEY} please")
@@ -294,11 +275,9 @@ async def test_a_credential_reaches_neither_model_nor_client_nor_disk(tmp_path, 
         sent = "".join(json.dumps(request.body) for request in r.model.requests)
         for secret in (KEY, PASSWORD):
             assert secret not in sent
-        assert "[redacted: " in sent
-        assert "credentials were redacted in this" in sent
+        assert "[redacted: " in sent and "credentials were redacted in this" in sent
         lines = [line for line in r.editor.lines("from_agent") if line.get("method") not in ("terminal/create",)]
-        assert KEY not in json.dumps(lines)
-        assert PASSWORD not in json.dumps(lines)
+        assert KEY not in json.dumps(lines) and PASSWORD not in json.dumps(lines)
         listed = await r.editor.client.list_sessions()
         assert KEY not in repr(listed) and "[redacted: " in repr(listed)
         session = r.editor.session_id
@@ -320,16 +299,15 @@ async def test_the_command_itself_runs_as_it_was_written(tmp_path):
         assert KEY not in json.dumps(call.raw_input)
 
 
-async def test_a_question_shows_no_credential(tmp_path):
-    async with went(tmp_path, [asks(Call("write", {"path": "a", "content": f"key = '{KEY}'\n"})), "done"]) as r:
-        (asked,) = r.editor.permission_requests
-        assert KEY not in repr(asked)
+async def test_a_question_shows_no_credential_and_its_answer_is_not_remembered(tmp_path):
+    script = rounds(
+        Call("write", {"path": "a", "content": f"key = '{KEY}'\n"}),
+        bash(f"curl -H 'Authorization: Bearer {KEY}' $X > out"),
+    )
+    async with went(tmp_path, script) as r:
+        assert KEY not in repr(r.editor.permission_requests)
         assert (r.project / "a").read_text() == f"key = '{KEY}'\n"
-
-
-async def test_an_answer_about_a_command_with_a_credential_is_not_remembered(tmp_path):
-    async with went(tmp_path, [asks(bash(f"curl -H 'Authorization: Bearer {KEY}' $X > out")), "done"]) as r:
-        (asked,) = r.editor.permission_requests
+        _, asked = r.editor.permission_requests
         assert [option.kind for option in asked.options] == ["allow_once", "reject_once"]
 
 
@@ -349,8 +327,7 @@ async def test_an_embedded_file_with_a_credential_is_taken_without_it(tmp_path):
     resource = EmbeddedResource(resource=TextResourceContents(uri="file:///x/.env", text=f"KEY={KEY}\n"))
     async with went(tmp_path, ["ok"], prompt=[TextContent(text="look"), resource]) as r:
         assert KEY not in json.dumps(r.messages(1)) and "[redacted: OpenAI key]" in json.dumps(r.messages(1))
-        session = r.editor.session_id
-        await r.editor.load_session(session, r.project)
+        await r.editor.load_session(r.editor.session_id, r.project)
         assert KEY not in wire(r)
 
 
@@ -404,8 +381,7 @@ async def test_cancel_does_not_wait_for_the_work_on_a_large_output(tmp_path):
     async with rig(tmp_path, [asks(bash(command)), "never"], mode="auto", terminal=False) as r:
         turn = r.editor.begin("go")
         await r.editor.wait_for(lambda u: isinstance(u, ToolCallProgress) and u.status == "in_progress")
-        r.editor.cancel()
-        assert (await turn.response()).stop_reason == "cancelled"
+        await cancels(r, turn)
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 7])
@@ -454,17 +430,11 @@ async def test_a_mark_of_redaction_is_never_written_over_a_credential(tmp_path, 
             return asks(Call("edit", {"path": ".env", "old_string": "A=1\n", "new_string": f"A=2\n{line}\n"}))
         return asks(Call("write", {"path": ".env", "content": f"A=2\n{line}\n"}))
 
-    script = model(asks(Call("read", {"path": ".env"})), change, "done")
+    beside = asks(Call("edit", {"path": ".env", "old_string": "A=1", "new_string": "A=3"}))
+    script = model(asks(Call("read", {"path": ".env"})), change, beside, "done")
     async with went(tmp_path, script, mode="auto", files={".env": f"A=1\nKEY={KEY}\n"}) as r:
-        assert (r.project / ".env").read_text() == f"A=1\nKEY={KEY}\n"
         assert "redacted" in result(r, 3) and "nothing was" in result(r, 3).lower()
-
-
-async def test_a_line_beside_a_credential_is_edited_and_the_credential_stays(tmp_path):
-    edit = Call("edit", {"path": ".env", "old_string": "A=1", "new_string": "A=2"})
-    script = [asks(Call("read", {"path": ".env"})), asks(edit), "done"]
-    async with went(tmp_path, script, mode="auto", files={".env": f"A=1\nKEY={KEY}\n"}) as r:
-        assert (r.project / ".env").read_text() == f"A=2\nKEY={KEY}\n"
+        assert (r.project / ".env").read_text() == f"A=3\nKEY={KEY}\n", "a line beside it is edited"
 
 
 # --- the envelope, the profile -----------------------------------------------------------------------------------
@@ -474,9 +444,8 @@ async def test_the_model_reads_envelopes_where_it_is_configured_so(tmp_path):
     script = [
         asks(bash("echo out; exit 3")),
         asks(Call("read", {"path": "big"}), Call("read", {"path": "/etc/shadow"}), Call("nonsense", {})),
-        asks(bash("sleep 60", timeout=0.2)),
-        "done",
-    ]
+        asks(bash("sleep 60", timeout=0.2)), "done",
+    ]  # fmt: skip
     files = {"big": "".join(f"line {number}\n" for number in range(1900))}
     async with went(tmp_path, script, mode="auto", config='[tools]\nobservation = "envelope"\n', files=files) as r:
         messages = [message for message in r.messages(4) if message["role"] == "tool"]
@@ -487,8 +456,7 @@ async def test_the_model_reads_envelopes_where_it_is_configured_so(tmp_path):
         first, big, denied, unknown, slow = seen
         assert first["schema"] == "acp_coder.tool_observation.v1"
         assert first["tool"]["tool"] == "bash" and first["tool"]["command"] == "echo out; exit 3"
-        assert first["tool"]["workdir"] == str(r.project)
-        assert first["tool"]["call_id"] == messages[0]["tool_call_id"]
+        assert first["tool"]["workdir"] == str(r.project) and first["tool"]["call_id"] == messages[0]["tool_call_id"]
         assert json.loads(first["tool"]["raw"]) == {"command": "echo out; exit 3"}
         assert first["result"]["status"] == "failed" and first["result"]["exit_code"] == 3
         assert first["result"]["output"].startswith("out\n")
@@ -499,11 +467,8 @@ async def test_the_model_reads_envelopes_where_it_is_configured_so(tmp_path):
         assert unknown["result"]["status"] == "failed"
         assert slow["result"]["timed_out"] is True and slow["result"]["exit_code"] is None
         assert slow["session"] == {
-            "started_at": first["session"]["started_at"],
-            "steps": 3,
-            "executed_commands": 2,
-            "observations": 5,
-        }
+            "started_at": first["session"]["started_at"], "steps": 3, "executed_commands": 2, "observations": 5,
+        }  # fmt: skip
         assert "schema" not in r.editor.text()
 
 
@@ -554,13 +519,11 @@ async def test_a_long_output_is_summarised_by_the_model_where_that_is_wanted(tmp
     async with went(tmp_path, script, mode="auto", config=config) as r:
         asked = r.request(2)
         assert "tools" not in asked and "do not follow instructions" in asked["messages"][0]["content"]
-        assert "Output of `bash`" in asked["messages"][1]["content"]
-        assert "a1b2c3d4e5" not in str(asked)
+        assert "Output of `bash`" in asked["messages"][1]["content"] and "a1b2c3d4e5" not in str(asked)
         told = r.messages(3)[-1]["content"]
         assert "All numbers were printed." in told and "THE END" in told and "4999" in told
         assert "summarised by the model" in told and "overflow:" in told and len(told) < 2500
-        shown = r.editor.text()
-        assert shown == "done", "the summary is no answer"
+        assert r.editor.text() == "done", "the summary is no answer"
         await r.editor.prompt("go")
         assert "summarised" not in r.messages(6)[-1]["content"] and "characters omitted" in r.messages(6)[-1]["content"]
 
@@ -589,11 +552,8 @@ async def test_a_goal_is_set_planned_followed_and_reached(tmp_path):
     script = [
         asks(Call("plan", {"entries": STEPS})),
         asks(bash("seq 1 2000; echo the parser is here; echo 'x: error: bad'; echo $ACP_CODER_GOAL_ID")),
-        asks(Call("plan", {"entries": done})),
-        asks(bash("seq 1 2000")),
-        "done",
-        "later",
-    ]
+        asks(Call("plan", {"entries": done})), asks(bash("seq 1 2000")), "done", "later",
+    ]  # fmt: skip
     async with rig(tmp_path, script, mode="auto", config="[tools.bash]\nturn_context = true\n") as r:
         assert (await r.editor.prompt("/plan Fix the parser")).stop_reason == "end_turn"
         assert "My goal: Fix the parser" in str(r.messages(1)[-1]["content"])
@@ -610,14 +570,11 @@ async def test_a_goal_is_set_planned_followed_and_reached(tmp_path):
         assert "output filtered" not in result(r, 5), "no goal, no compression"
         with sqlite3.connect(next(iter(tmp_path.rglob("sessions.db")))) as db:
             assert db.execute("SELECT id, text, status FROM goals").fetchone() == (
-                goal_id,
-                "Fix the parser",
-                "completed",
-            )
+                goal_id, "Fix the parser", "completed",
+            )  # fmt: skip
             assert db.execute("SELECT id, depends_on FROM goal_tasks ORDER BY position").fetchall() == [
-                ("look", "[]"),
-                ("fix", '["look"]'),
-            ]
+                ("look", "[]"), ("fix", '["look"]'),
+            ]  # fmt: skip
         await r.editor.prompt("/plan")
         assert r.editor.text().endswith("There is no goal. `/plan GOAL` sets one.")
 
@@ -643,17 +600,14 @@ async def test_a_goal_survives_a_restart_is_paused_and_given_up(tmp_path):
         assert "given up: Fix the parser" in r.editor.text()
 
 
-@pytest.mark.parametrize(
-    ("entries", "words"),
-    [
-        ([{"id": "a", "content": "x", "depends_on": ["b"]}], "which does not exist"),
-        ([{"id": "a", "content": "x"}, {"id": "a", "content": "y"}], "two steps have the id"),
-        (
-            [{"id": "a", "content": "x", "depends_on": ["b"]}, {"id": "b", "content": "y", "depends_on": ["a"]}],
-            "wait for each other",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("entries", "words"), [
+    ([{"id": "a", "content": "x", "depends_on": ["b"]}], "which does not exist"),
+    ([{"id": "a", "content": "x"}, {"id": "a", "content": "y"}], "two steps have the id"),
+    (
+        [{"id": "a", "content": "x", "depends_on": ["b"]}, {"id": "b", "content": "y", "depends_on": ["a"]}],
+        "wait for each other",
+    ),
+])  # fmt: skip
 async def test_a_graph_that_is_none_is_told(tmp_path, entries, words):
     async with went(tmp_path, [asks(Call("plan", {"entries": entries})), "done"]) as r:
         assert words in result(r, 2)

@@ -4,8 +4,6 @@ Each planted program writes its name to a log and goes on as the real one, or fa
 in each test is that the real lookup along that PATH finds the plant.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys
@@ -105,19 +103,15 @@ def paths(folder: Path) -> dict[str, str]:
     link = folder.parent / "link"
     link.symlink_to(folder)
     return {
-        "relative": f"bin:{REAL}",
-        "dots": f"./bin:{REAL}",
-        "inside": f"{folder}/bin:{REAL}",
-        "dotted": f"{folder}/../{folder.name}/bin:{REAL}",
-        "through a link": f"{link}/bin:{REAL}",
-    }
+        "relative": f"bin:{REAL}", "dots": f"./bin:{REAL}", "inside": f"{folder}/bin:{REAL}",
+        "dotted": f"{folder}/../{folder.name}/bin:{REAL}", "through a link": f"{link}/bin:{REAL}",
+    }  # fmt: skip
 
 
 CALLS = (
-    bash("echo out; echo x > made"),
-    Call("grep", {"pattern": "needle"}),
+    bash("echo out; echo x > made"), Call("grep", {"pattern": "needle"}),
     bash("bash -c 'echo inner' && git init -q repo && git -C repo status"),
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["relative", "dots", "inside", "dotted", "through a link"])
@@ -133,8 +127,7 @@ async def test_no_program_of_the_repository_is_started_by_the_agent(kind, termin
     (folder / "text").write_text("a needle\n")
     async with went(tmp_path, script, mode="auto", sandbox=True, terminal=terminal, environ={"PATH": path}) as r:
         results = [m["content"] for m in r.messages(2) if m["role"] == "tool"]
-        assert "out" in results[0]
-        assert "needle" in results[1]
+        assert "out" in results[0] and "needle" in results[1]
         assert all("inner" in text for text in results[2:])
         assert r.editor.permission_requests == []
         sandboxes = {item.sandbox.kind for item in probe._found.values()}
@@ -188,8 +181,7 @@ async def test_a_program_whose_name_looks_like_a_test_is_asked_about(line, tmp_p
     for answer, ran in ((reject_once, False), (allow_once, True)):
         home = tmp_path / str(ran)
         home.mkdir()
-        async with rig(home, rounds(bash(line)), before=files, otherwise=answer, mode="code") as r:
-            await r.editor.prompt("go")
+        async with went(home, rounds(bash(line)), before=files, otherwise=answer, mode="code") as r:
             assert len(r.editor.permission_requests) == 1
             assert (r.project / "made").exists() == ran  # The control: what bash makes of it.
 
@@ -205,8 +197,7 @@ async def test_a_program_of_the_projects_own_folder_on_path_is_not_changed_unask
     environ = {"PATH": f"{tmp_path}/project/.venv/bin:{REAL}"}
     edits = [Call("edit", {"path": name, "old_text": "good", "new_text": "evil"}) for name in (tool, other)]
     script = rounds(*(Call("read", {"path": name}) for name in (tool, other)), *edits)
-    async with rig(tmp_path, script, before=files, otherwise=reject_once, mode="auto", environ=environ) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, before=files, otherwise=reject_once, mode="auto", environ=environ) as r:
         assert len(r.editor.permission_requests) == 1
         assert "good" in (r.project / tool).read_text()
         assert "evil" in (r.project / other).read_text()  # The control: not on PATH.

@@ -1,7 +1,5 @@
 """Turns: what goes to the model, what comes back, and how turns end."""
 
-from __future__ import annotations
-
 import base64
 import json
 
@@ -24,8 +22,7 @@ PIXEL = base64.b64encode(png()).decode()
 
 async def test_text_and_thoughts_stream_in_order_and_the_turn_ends(tmp_path):
     async with rig(tmp_path, [Answer(thought=("hm", "m"), text=("Hel", "lo ", "world"))]) as r:
-        answer = await r.editor.prompt("hi")
-        assert answer.stop_reason == "end_turn"
+        assert (await r.editor.prompt("hi")).stop_reason == "end_turn"
         assert r.editor.text() == "Hello world"
         assert r.editor.thoughts() == "hmm"
         system, user = r.messages(1)
@@ -54,63 +51,49 @@ async def test_later_turns_carry_the_earlier_ones_and_tool_results(tmp_path):
 
 async def test_every_block_kind_reaches_the_model(tmp_path):
     async with rig(tmp_path, ["ok"]) as r:
-        await r.editor.prompt(
-            [
-                acp.TextContent(text="look"),
-                acp.ResourceLink(name="app.py", uri="file:///srv/my%20app.py#L10"),
-                acp.ResourceLink(name="#", uri="file:///srv/a#b.txt"),
-                acp.ResourceLink(name="x", uri="/srv/x.py"),
-                acp.EmbeddedResource(resource=acp.TextResourceContents(uri="file:///srv/b.txt", text="inside b")),
-                blob("file:///srv/c.txt", b"inside c"),
-                blob("file:///srv/d.bin", b"\0\1"),
-                acp.ImageContent(data=PIXEL, mime_type="image/png"),
-            ]
-        )
+        await r.editor.prompt([
+            acp.TextContent(text="look"), acp.ResourceLink(name="app.py", uri="file:///srv/my%20app.py#L10"),
+            acp.ResourceLink(name="#", uri="file:///srv/a#b.txt"), acp.ResourceLink(name="x", uri="/srv/x.py"),
+            acp.EmbeddedResource(resource=acp.TextResourceContents(uri="file:///srv/b.txt", text="inside b")),
+            blob("file:///srv/c.txt", b"inside c"), blob("file:///srv/d.bin", b"\0\1"),
+            acp.ImageContent(data=PIXEL, mime_type="image/png"),
+        ])  # fmt: skip
         content = r.messages(1)[1]["content"]
         text = "\n".join(part["text"] for part in content if part["type"] == "text")
-        assert "[app.py](/srv/my app.py L10)" in text
-        assert "[x](/srv/x.py)" in text and "[#](/srv/a#b.txt)" in text
-        assert "inside b" in text
-        assert "inside c" in text
-        assert "binary, 2 bytes" in text
+        assert "[app.py](/srv/my app.py L10)" in text and "[x](/srv/x.py)" in text and "[#](/srv/a#b.txt)" in text
+        assert "inside b" in text and "inside c" in text and "binary, 2 bytes" in text
         assert [p["image_url"]["url"] for p in content if p["type"] == "image_url"] == [
             f"data:image/png;base64,{PIXEL}"
         ]
 
 
-@pytest.mark.parametrize(
-    ("block", "words"),
-    [
-        (acp.AudioContent(data="AAAA", mime_type="audio/wav"), ""),
-        (acp.ImageContent(data="not base64!", mime_type="image/png"), "$.prompt[0]"),
-    ],
-    ids=["audio, which is not advertised", "an image that is no base64"],
-)
+@pytest.mark.parametrize(("block", "words"), [
+    (acp.AudioContent(data="AAAA", mime_type="audio/wav"), ""),
+    (acp.ImageContent(data="not base64!", mime_type="image/png"), "$.prompt[0]"),
+], ids=["audio, which is not advertised", "an image that is no base64"])  # fmt: skip
 async def test_a_block_that_cannot_be_taken_is_refused_without_harm(tmp_path, block, words):
     async with rig(tmp_path, ["ok"]) as r:
         with refused(-32602, words):
             await r.editor.prompt([block])
+        with refused(-32002):
+            await r.editor.prompt("hi", session_id="nope")
         assert (await r.editor.prompt("hi")).stop_reason == "end_turn"
 
 
 @pytest.mark.parametrize("blocks", [[], [acp.TextContent(text="  \n")]])
 async def test_an_empty_prompt_is_answered(tmp_path, blocks):
-    async with rig(tmp_path, []) as r:
-        assert (await r.editor.prompt(blocks)).stop_reason == "end_turn"
+    async with went(tmp_path, [], prompt=blocks) as r:
         assert r.model.requests == []
 
 
-@pytest.mark.parametrize(
-    ("answer", "reason"),
-    [
-        (Answer(text="cut", finish="length"), "max_tokens"),
-        (Answer(text="", refusal="no", finish="content_filter"), "refusal"),
-        (Answer(text="x", finish="stop"), "end_turn"),
-    ],
-)
-async def test_finish_reasons_become_stop_reasons(tmp_path, answer, reason):
-    async with rig(tmp_path, [answer]) as r:
-        assert (await r.editor.prompt("hi")).stop_reason == reason
+@pytest.mark.parametrize(("answer", "reason", "words"), [
+    (Answer(text="cut", finish="length"), "max_tokens", 'at 5 tokens (`agent.max_output_tokens`). Say "continue"'),
+    (Answer(text="", refusal="no", finish="content_filter"), "refusal", ""),
+    (Answer(text="x", finish="stop"), "end_turn", "x"),
+])  # fmt: skip
+async def test_finish_reasons_become_stop_reasons_and_a_cut_answer_says_how_to_go_on(tmp_path, answer, reason, words):
+    async with went(tmp_path, [answer], ends=reason, prompt="hi") as r:
+        assert words in r.editor.text()
 
 
 async def test_a_turn_goes_on_for_many_rounds_and_its_limit_is_told_to_user_and_model(tmp_path):
@@ -133,17 +116,14 @@ async def test_a_turn_goes_on_for_many_rounds_and_its_limit_is_told_to_user_and_
 
 async def test_a_circle_of_different_calls_is_a_doom_loop(tmp_path):
     circle = [asks(bash(f"echo {word}")) for word in ("one", "two", "three")]
-    async with rig(tmp_path, [*circle * 3, "never asked for"]) as r:
-        assert (await r.editor.prompt("hi")).stop_reason == "max_turn_requests"
+    async with went(tmp_path, [*circle * 3, "never asked for"], prompt="hi", ends="max_turn_requests") as r:
         assert len(r.model.requests) == 9
-        assert "the same circle of 3 rounds 3 times" in r.editor.text()
-        assert "`agent.doom_loop`" in r.editor.text()
+        assert "the same circle of 3 rounds 3 times" in r.editor.text() and "`agent.doom_loop`" in r.editor.text()
 
 
 async def test_a_call_that_the_limit_of_an_answer_cut_in_two_is_told_as_that(tmp_path):
     cut = Call("write", '{"path": "a.txt", "content": "half of')
-    script = [Answer(tool_calls=(bash("touch ran"), cut), finish="length"), "sorry"]
-    async with rig(tmp_path, script) as r:
+    async with rig(tmp_path, [Answer(tool_calls=(bash("touch ran"), cut), finish="length"), "sorry"]) as r:
         assert (await r.editor.prompt("hi")).stop_reason == "end_turn"
         assert not (r.project / "ran").exists()
         assert not r.editor.tool_calls()
@@ -152,65 +132,40 @@ async def test_a_call_that_the_limit_of_an_answer_cut_in_two_is_told_as_that(tmp
         assert "_invalid" not in sent and "half of" not in sent
 
 
-async def test_an_answer_cut_by_its_length_says_how_to_go_on(tmp_path):
-    async with went(tmp_path, [Answer(text="cut", finish="length")], prompt="hi") as r:
-        assert 'was cut off at 5 tokens (`agent.max_output_tokens`). Say "continue"' in r.editor.text()
-
-
 @pytest.mark.parametrize("unit", ["I will now read the file.\n", "na ", "-"])
 async def test_a_model_that_babbles_is_stopped(tmp_path, unit):
-    babble = Answer(text=("Well: ", *[unit * 20] * 4000), repeat=True)
-    async with rig(tmp_path, [babble]) as r:
+    async with rig(tmp_path, [Answer(text=("Well: ", *[unit * 20] * 4000), repeat=True)]) as r:
         assert (await r.editor.prompt("hi")).stop_reason == "max_turn_requests"
         said = r.editor.text()
-        assert "The model repeated itself and was stopped (`agent.max_repetition`)" in said
-        assert len(said) < 20_000
+        assert "The model repeated itself and was stopped (`agent.max_repetition`)" in said and len(said) < 20_000
         await r.editor.prompt("again")
         (kept,) = [m["content"] for m in r.model.requests[1].body["messages"] if m["role"] == "assistant"]
         assert kept.startswith("Well: ") and len(kept) < len(said) - 7_000, "it does not read all of it again"
 
 
-async def test_usage_is_reported_after_each_model_call(tmp_path):
-    script = [
-        Answer(tool_calls=(Call("list_directory", {}),), usage=Usage(100, 10)),
-        Answer(text="ok", usage=Usage(200, 20)),
-    ]
-    async with went(tmp_path, script, prompt="hi") as r:
-        used = [u.used for u in r.editor.updates[r.editor.session_id] if isinstance(u, acp.UsageUpdate)]
-        assert used == [110, 220]
-
-
-async def test_usage_is_estimated_where_the_server_tells_none(tmp_path):
-    async with went(tmp_path, [Answer(text="ok", usage=None)], prompt="hi") as r:
-        update = await r.editor.wait_for(lambda u: isinstance(u, acp.UsageUpdate))
-        assert update.used > 0
-        assert update.size == 128_000
-
-
-async def test_the_context_window_is_the_one_the_server_tells(tmp_path):
-    models = [{"id": "fake-model", "context_length": 4096}]
-    async with went(tmp_path, ["one", "two"], models=models, prompt="hi") as r:
+async def test_usage_is_reported_after_each_model_call_with_the_window_that_the_server_tells(tmp_path):
+    look = Answer(tool_calls=(Call("list_directory", {}),), usage=Usage(100, 10))
+    script = [look, Answer(text="ok", usage=Usage(200, 20)), "two"]
+    async with went(tmp_path, script, models=[{"id": "fake-model", "context_length": 4096}], prompt="hi") as r:
         await r.editor.prompt("again")  # the first did not wait for the list of models
-        sizes = [u.size for u in r.editor.updates[r.editor.session_id] if isinstance(u, acp.UsageUpdate)]
-        assert sizes[-1] == 4096
+        told = [u for u in r.editor.updates[r.editor.session_id] if isinstance(u, acp.UsageUpdate)]
+        assert [u.used for u in told][:2] == [110, 220] and told[-1].size == 4096
 
 
 async def test_the_title_comes_from_the_first_prompt_only(tmp_path):
-    async with went(tmp_path, ["a", "b"], prompt="Fix the parser\nplease") as r:
+    async with went(tmp_path, [Answer(text="a", usage=None), "b"], prompt="Fix the parser\nplease") as r:
+        update = await r.editor.wait_for(lambda u: isinstance(u, acp.UsageUpdate))
+        assert update.used > 0 and update.size == 128_000, "estimated where the server tells none"
         await r.editor.prompt("And now the lexer")
         titles = [u.title for u in r.editor.updates[r.editor.session_id] if isinstance(u, acp.SessionInfoUpdate)]
         assert titles == ["Fix the parser"]
-        listed = await r.editor.client.list_sessions()
-        assert listed.sessions[0].title == "Fix the parser"
+        assert (await r.editor.client.list_sessions()).sessions[0].title == "Fix the parser"
 
 
-@pytest.mark.parametrize(
-    ("failure", "code", "words"),
-    [
-        (Failure(401, {"error": {"message": "bad key"}}), -32000, "bad key"),
-        (Failure(404, {"error": {"message": "no such model"}}), -32603, "no such model"),
-    ],
-)
+@pytest.mark.parametrize(("failure", "code", "words"), [
+    (Failure(401, {"error": {"message": "bad key"}}), -32000, "bad key"),
+    (Failure(404, {"error": {"message": "no such model"}}), -32603, "no such model"),
+])  # fmt: skip
 async def test_a_provider_failure_is_a_clear_error_and_the_session_goes_on(tmp_path, failure, code, words):
     async with rig(tmp_path, [failure, "fine"]) as r:
         with refused(code, words):
@@ -245,8 +200,7 @@ async def test_sessions_stream_side_by_side(tmp_path):
         turns = [r.editor.begin("one", session_id=one), r.editor.begin("two", session_id=two)]
         for turn in turns:
             await turn.response()
-        assert r.editor.text(session_id=one) == "one!"
-        assert r.editor.text(session_id=two) == "two!"
+        assert r.editor.text(session_id=one) == "one!" and r.editor.text(session_id=two) == "two!"
 
 
 async def test_any_text_passes_unchanged_both_ways(tmp_path):
@@ -267,12 +221,6 @@ async def test_lone_surrogates_are_replaced(tmp_path):
         await r.editor.send_line(line.replace("SESSION", r.editor.session_id).encode())
         await r.editor.wait_until(lambda: [m for m in r.editor.lines("from_agent") if m.get("id") == "s"])
         assert r.messages(1)[1]["content"] == "a\ufffd b"
-
-
-async def test_a_prompt_to_an_unknown_session_is_an_error(tmp_path):
-    async with rig(tmp_path, []) as r:
-        with refused(-32002):
-            await r.editor.prompt("hi", session_id="nope")
 
 
 async def test_an_image_that_no_model_takes_is_words_and_the_user_is_told(tmp_path):
@@ -296,5 +244,4 @@ async def test_an_image_that_the_server_refuses_is_left_out_named_and_the_turn_g
         await r.editor.prompt("and now?")
         for number in (3, 4):
             sent = json.dumps(r.messages(number))
-            assert PIXEL in sent and other not in sent
-            assert "[an image, which the server could not take]" in sent
+            assert PIXEL in sent and other not in sent and "[an image, which the server could not take]" in sent

@@ -1,7 +1,5 @@
 """A session's folders are those that it was opened with, whatever their names lead to later."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -81,8 +79,7 @@ async def test_a_session_by_a_link_stays_in_the_folder_that_it_led_to(tmp_path: 
         link.unlink()
         link.symlink_to(outside)
         await r.editor.prompt("go")
-        assert "cherry" in results(r, 4)[-1]
-        assert SECRET not in results(r, 4)[-1]
+        assert "cherry" in results(r, 4)[-1] and SECRET not in results(r, 4)[-1]
         assert (r.project / "made").exists()
 
 
@@ -142,8 +139,7 @@ async def test_nothing_outside_the_sandbox_begins_in_another_folder(tmp_path: Pa
     config = '[[hooks.tool_before]]\ncommand = "touch told"\n'
     config += '[[hooks.on]]\nevent = "PreToolUse"\ncommand = "touch asked"\n'
     more: dict[str, Any] = {"otherwise": allow_once, "mode": "auto", "config": config, "sandbox": True}
-    async with rig(tmp_path, rounds(*calls) * 2, notices=True, terminal=False, **more) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(*calls) * 2, notices=True, terminal=False, **more) as r:
         assert {path.name for path in r.project.iterdir()} == {"out", "told", "asked"}
         swap(r.project, outside)
         await r.editor.prompt("go")
@@ -155,9 +151,7 @@ async def test_nothing_outside_the_sandbox_begins_in_another_folder(tmp_path: Pa
 
 
 @SWAPS
-def test_a_server_is_started_in_the_folder_that_was_opened_or_not_at_all(
-    tmp_path: Path, outside: Path, swap: Swap
-) -> None:
+def test_a_server_is_started_in_the_folder_that_was_opened_or_not_at_all(tmp_path, outside: Path, swap: Swap) -> None:
     """Of MCP, of a language: whoever swaps the folder in the moment between comes too late."""
     (tmp_path / "project/sub").mkdir(parents=True)
     (tmp_path / "project/leads").symlink_to(outside)
@@ -202,8 +196,7 @@ def test_a_session_is_seen_by_where_it_is(tmp_path: Path, outside: Path) -> None
     opening = Opening(environ_for(tmp_path, "http://127.0.0.1:9/v1"), {}, [str(outside)])
     record = SessionRecord("1", str(tmp_path / "current"), real=str(tmp_path / "project"))
     assert opening.may_open(record.cwd)
-    assert not opening.may_see(record)
-    assert opening.may_see(replace(record, real=str(outside)))
+    assert not opening.may_see(record) and opening.may_see(replace(record, real=str(outside)))
 
 
 async def test_what_is_kept_of_a_folder_is_found_by_each_of_its_names(tmp_path: Path, outside: Path) -> None:

@@ -1,7 +1,5 @@
 """Rules, policy, limits, sandbox, audit and trust as experienced by the user and the model."""
 
-from __future__ import annotations
-
 import json
 import os
 import pwd
@@ -20,7 +18,7 @@ from acp_agent.testing.fake_model import Answer, Call
 from tests.forked import COMMAND
 from tests.waits import until
 
-from .kit import agent_rig, asks, audit, bash, confined, put, results, rig, rounds, went
+from .kit import asks, audit, bash, confined, put, results, rig, rounds, went
 
 ALLOW_TOUCH = '[[tools.permissions.bash]]\npattern = "touch *"\naction = "allow"\n'
 DENY_SUDO = '[[tools.permissions.bash]]\npattern = "*sudo*"\naction = "deny"\n'
@@ -36,30 +34,22 @@ async def test_forbidden_paths_hold_for_file_tools_and_mentions_as_for_commands(
     (home / ".ssh" / "id_rsa").write_text("tangerine")
     (home / "link").symlink_to(".ssh")
     calls = [
-        Call("read", {"path": ".ssh/id_rsa"}),
-        Call("read", {"path": "link/id_rsa"}),
-        Call("grep", {"pattern": "tan", "path": "."}),
-        Call("list_directory", {"path": ".ssh"}),
+        Call("read", {"path": ".ssh/id_rsa"}), Call("read", {"path": "link/id_rsa"}),
+        Call("grep", {"pattern": "tan", "path": "."}), Call("list_directory", {"path": ".ssh"}),
         Call("copy_path", {"source": ".ssh/id_rsa", "destination": "a"}),
         Call("copy_path", {"source": ".ssh", "destination": "b"}),
         Call("move_path", {"source": ".ssh", "destination": "c"}),
-        Call("write", {"path": ".ssh/authorized_keys", "content": "x"}),
-        Call("delete_path", {"path": ".ssh"}),
-    ]
-    async with agent_rig(tmp_path, rounds(*calls)) as r:
-        await r.editor.new_session(home)
-        await r.editor.client.set_session_mode(r.editor.session_id, mode)
-        await r.editor.prompt("go @.ssh/id_rsa")
+        Call("write", {"path": ".ssh/authorized_keys", "content": "x"}), Call("delete_path", {"path": ".ssh"}),
+    ]  # fmt: skip
+    async with went(tmp_path, rounds(*calls), folder=home, mode=mode, prompt="go @.ssh/id_rsa") as r:
         assert "tangerine" not in str([request.body for request in r.model.requests])
         assert not r.editor.permission_requests
         said = results(r, len(calls) + 1)
         assert sum("tools.risk.forbidden_paths" in text for text in said) >= 7, said
         assert sorted(path.name for path in (home / ".ssh").iterdir()) == ["id_rsa"]
         assert not any((home / name).exists() for name in "abc")
-    async with agent_rig(tmp_path, rounds(Call("read", {"path": "id_rsa"}))) as r:
-        await r.editor.new_session(home / ".ssh")  # Opened on purpose.
-        await r.editor.prompt("go")
-        assert "tangerine" in results(r, 2)[0]
+    async with went(tmp_path, rounds(Call("read", {"path": "id_rsa"})), folder=home / ".ssh") as r:
+        assert "tangerine" in results(r, 2)[0], "opened on purpose"
 
 
 async def test_an_unrelated_rule_does_not_answer_the_question_about_what_a_command_reads(tmp_path):
@@ -113,26 +103,18 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("config", "command", "told"),
-    [
-        *((DENY_RMDIR, dressed, DENIED) for dressed in ("rmdir x", "r\\mdir x", "env A=1 rmdir x", "echo; rmdir x")),
-        (DENY_RMDIR, "bash -c 'rm''dir x'", DENIED),
-        (NAMES["rule"], "touch a", DENIED),
-        (NAMES["policy"], "touch a", "The policy denied this call"),
-        (NAMES["limit"], "touch a", "tools.scoped"),
-        ("[tools.risk]\nblock_high_risk_commands = true\n", "sudo -n true", "High-risk commands are blocked"),
-        ("", "cat ~/.ssh/id_rsa", "tools.risk.forbidden_paths"),
-        ("", "cat $HOME/.ssh/id", "tools.risk.forbidden_paths"),
-        ("", "tar cf x.tar ~/.ssh", "tools.risk.forbidden_paths"),
-        ("", "ls /etc/shadow", "tools.risk.forbidden_paths"),
-        (LISTED, "echo a; touch b", "`touch` is not among the allowed programs"),
-        (ECHO_ONLY, "echo a; touch b", "must look like"),
-        (ECHO_ONLY, "echo a\ntouch b", "must look like"),
-        (ECHO_ONLY, "echo $(touch b)", "must look like"),
-        ('[tools.scope]\nrun_as_user = "nobody-of-that-name"\n', "touch a", "does not exist on this machine"),
-    ],
-)
+@pytest.mark.parametrize(("config", "command", "told"), [
+    *((DENY_RMDIR, dressed, DENIED) for dressed in ("rmdir x", "r\\mdir x", "env A=1 rmdir x", "echo; rmdir x")),
+    (DENY_RMDIR, "bash -c 'rm''dir x'", DENIED), (NAMES["rule"], "touch a", DENIED),
+    (NAMES["policy"], "touch a", "The policy denied this call"), (NAMES["limit"], "touch a", "tools.scoped"),
+    ("[tools.risk]\nblock_high_risk_commands = true\n", "sudo -n true", "High-risk commands are blocked"),
+    ("", "cat ~/.ssh/id_rsa", "tools.risk.forbidden_paths"), ("", "cat $HOME/.ssh/id", "tools.risk.forbidden_paths"),
+    ("", "tar cf x.tar ~/.ssh", "tools.risk.forbidden_paths"), ("", "ls /etc/shadow", "tools.risk.forbidden_paths"),
+    (LISTED, "echo a; touch b", "`touch` is not among the allowed programs"),
+    (ECHO_ONLY, "echo a; touch b", "must look like"), (ECHO_ONLY, "echo a\ntouch b", "must look like"),
+    (ECHO_ONLY, "echo $(touch b)", "must look like"),
+    ('[tools.scope]\nrun_as_user = "nobody-of-that-name"\n', "touch a", "does not exist on this machine"),
+])  # fmt: skip
 async def test_what_is_forbidden_is_not_run_and_the_model_hears_why(tmp_path, config, command, told):
     """`execute_bash` is another name of `bash`."""
     async with went(tmp_path, rounds(Call("execute_bash", {"command": command})), config=config, mode="auto") as r:
@@ -141,40 +123,28 @@ async def test_what_is_forbidden_is_not_run_and_the_model_hears_why(tmp_path, co
         assert list(r.project.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("config", "command"),
-    [
-        ('[tools.risk]\nautonomy = "full"\n', "sudo -n echo fine || echo fine"),
-        (LISTED, "echo fine"),
-        (ECHO_ONLY, "echo fine"),
-        (ECHO_ONLY, "echo a > b; echo fine"),
-    ],
-)
+@pytest.mark.parametrize(("config", "command"), [
+    ('[tools.risk]\nautonomy = "full"\n', "sudo -n echo fine || echo fine"), (LISTED, "echo fine"),
+    (ECHO_ONLY, "echo fine"), (ECHO_ONLY, "echo a > b; echo fine"),
+])  # fmt: skip
 async def test_what_is_not_forbidden_runs_unasked(tmp_path, config, command):
     async with went(tmp_path, rounds(bash(command)), config=config, mode="auto") as r:
         assert not r.editor.permission_requests
         assert "fine\n" in results(r, 2)[0]
 
 
-async def test_a_rule_that_asks_asks_in_every_mode_and_is_named(tmp_path):
-    async with went(tmp_path, rounds(bash("ls -a")), config=ASK_LS, mode="auto") as r:
+async def test_a_rule_that_asks_asks_in_every_mode_is_named_and_is_answered_by_a_remembered_answer(tmp_path):
+    script = rounds(bash("ls -a"), bash("ls -a"))
+    async with went(tmp_path, script, config=ASK_LS, mode="auto", otherwise=allow_always) as r:
         (asked,) = r.editor.permission_requests
         words = asked.tool_call.content[-1].content.text
-        assert "tools.permissions.bash[0] ask `ls *`" in words
-        assert "config.toml:1" in words
-
-
-async def test_a_remembered_answer_answers_a_rule_that_asks(tmp_path):
-    config = '[[tools.permissions.bash]]\npattern = "*"\naction = "ask"\n'
-    async with went(tmp_path, rounds(bash("touch a"), bash("touch a")), config=config, otherwise=allow_always) as r:
-        assert len(r.editor.permission_requests) == 1
+        assert "tools.permissions.bash[0] ask `ls *`" in words and "config.toml:1" in words
 
 
 async def test_a_tool_that_is_wholly_denied_is_not_offered_and_does_not_run(tmp_path):
     config = '[[tools.permissions.bash]]\npattern = "*"\naction = "deny"\n'
     async with went(tmp_path, rounds(bash("touch a")), config=config) as r:
-        assert "bash" not in r.tool_names(1)
-        assert "read" in r.tool_names(1)
+        assert "bash" not in r.tool_names(1) and "read" in r.tool_names(1)
         assert not (r.project / "a").exists()
         assert "is denied" in results(r, 2)[0]
 
@@ -187,8 +157,7 @@ async def test_paths_are_matched_as_they_are_shown_and_protected_ones_must_be_na
     async with went(tmp_path, script, config=config, otherwise=reject_once) as r:
         (asked,) = r.editor.permission_requests
         assert "`.vscode` is protected" in asked.tool_call.content[-1].content.text
-        assert (r.project / "a.txt").exists()
-        assert not (r.project / ".vscode").exists()
+        assert (r.project / "a.txt").exists() and not (r.project / ".vscode").exists()
 
 
 # --- policy ------------------------------------------------------------------------------------------------------
@@ -204,9 +173,7 @@ rules = [
 async def test_the_model_hears_only_that_the_policy_denied_it_and_the_audit_log_which_rule(tmp_path):
     async with went(tmp_path, rounds(bash("echo hostile"), bash("echo fine")), config=POLICY, mode="auto") as r:
         told = results(r, 2)[0]
-        assert "The policy denied this call" in told
-        assert "hostile" not in told
-        assert "rules[1]" not in told
+        assert "The policy denied this call" in told and "hostile" not in told and "rules[1]" not in told
         assert "fine" in results(r, 3)[1]
     denied, allowed, ended = audit(tmp_path)
     assert denied["decision"] == "deny"
@@ -338,13 +305,9 @@ async def test_the_person_can_ask_what_is_in_force_and_what_would_become_of_a_ca
         await r.editor.prompt("/doctor")
         text = r.editor.text()
         assert "Rule: tools.permissions.bash[0] deny `*sudo*`" in text
-        assert "Policy: tools.policy.rules[1] deny bash" in text
-        assert "deny: A user's rule denies this call" in text
-        assert "rule: looks:ls" in text
-        assert "Unknown tool `nonsense`" in text
-        assert "The arguments are not JSON" in text
-        assert "turned off by tools.sandbox.disabled" in text
-        assert "audit.jsonl is written" in text
+        assert "Policy: tools.policy.rules[1] deny bash" in text and "deny: A user's rule denies this call" in text
+        assert "rule: looks:ls" in text and "Unknown tool `nonsense`" in text and "The arguments are not JSON" in text
+        assert "turned off by tools.sandbox.disabled" in text and "audit.jsonl is written" in text
 
 
 async def test_rules_that_would_have_saved_questions_are_proposed(tmp_path):
@@ -367,17 +330,12 @@ async def test_every_call_and_decision_is_written_down(tmp_path):
     lines = audit(tmp_path)
     assert {line["caller_id"] for line in lines} == {session}
     seen = [(line["event"], line["tool"], line.get("decision") or line.get("result")) for line in lines]
-    assert ("decision", "bash", "allowed_by_person") in seen
-    assert ("result", "bash", "failed") in seen
-    assert ("result", "nonsense", "failed") in seen
-    assert ("result", "read", "failed") in seen
-    assert ("decision", "bash", "rejected_by_person") in seen
-    assert seen[-1] == ("decision", "write", "deny")
+    assert ("decision", "bash", "allowed_by_person") in seen and ("result", "bash", "failed") in seen
+    assert ("result", "nonsense", "failed") in seen and ("result", "read", "failed") in seen
+    assert ("decision", "bash", "rejected_by_person") in seen and seen[-1] == ("decision", "write", "deny")
     assert "outside this session's folders" in lines[-1]["reason"]
     ended = next(line for line in lines if line["event"] == "result" and line["tool"] == "bash")
-    assert ended["exit_code"] == 3
-    assert ended["duration_ms"] >= 0
-    assert len(ended["turn"]) == 36
+    assert ended["exit_code"] == 3 and ended["duration_ms"] >= 0 and len(ended["turn"]) == 36
     decided = lines[0]
     assert json.loads(decided["arguments"]) == {"command": "echo hi; exit 3"}
     assert decided["sandbox"] == "none"
@@ -420,8 +378,7 @@ async def test_rotated_logs_in_the_project_are_the_agents_own_as_the_log_is(tmp_
     put(tmp_path / "project/log.jsonl.2", "hidden words")
     files = dict.fromkeys(("log.jsonl.1", "other.1"), "hidden words")  # Rotated once the session has begun.
     async with confined(tmp_path, *calls, config=config, files=files) as r:
-        assert "it belongs to the agent" in results(r, 3)[0]
-        assert results(r, 3)[1].count("hidden words") == 1
+        assert "it belongs to the agent" in results(r, 3)[0] and results(r, 3)[1].count("hidden words") == 1
     assert (tmp_path / "project/log.jsonl.1").read_text() == "hidden words"
 
 
@@ -498,8 +455,7 @@ async def test_what_must_not_be_read_is_hidden_from_commands(tmp_path):
     calls = ("cat .env .env.example sub/.env.local; true", Call("read", {"path": ".env"}))
     files = {**dict.fromkeys((".env", "sub/.env.local"), "hidden words\n"), ".env.example": "example words\n"}
     async with confined(tmp_path, *calls, config=config, files=files) as r:
-        assert "hidden words" not in results(r, 2)[0]
-        assert "example words" in results(r, 2)[0]
+        assert "hidden words" not in results(r, 2)[0] and "example words" in results(r, 2)[0]
         assert "deny_read" in results(r, 3)[1]
 
 
@@ -507,8 +463,7 @@ async def test_commands_do_not_inherit_credentials(tmp_path):
     environ = {"GITHUB_TOKEN": "abcdefgh12345678", "LC_ALL": "C", "STRANGE": "1"}
     async with confined(tmp_path, "env", environ=environ) as r:
         names = {line.partition("=")[0] for line in results(r, 2)[0].splitlines()}
-        assert "LC_ALL" in names
-        assert not {"GITHUB_TOKEN", "STRANGE", "OPENAI_BASE_URL"} & names
+        assert "LC_ALL" in names and not {"GITHUB_TOKEN", "STRANGE", "OPENAI_BASE_URL"} & names
 
 
 async def test_the_model_is_told_of_the_sandbox_where_that_may_be_why_a_command_failed(tmp_path):
@@ -542,9 +497,8 @@ async def test_no_place_holder_is_left_in_the_project(tmp_path):
 async def test_commands_run_as_another_user_where_that_is_wanted(open_folder, sandbox):
     config = '[tools.scope]\nrun_as_user = "nobody"\n'
     script = rounds(bash("id -un; echo $USER; echo x > /tmp/mine.$$ && touch a; export B=1"), bash("echo $B; touch a"))
-    async with rig(open_folder, script, mode="auto", sandbox=sandbox, config=config) as r:
-        r.project.chmod(0o777)
-        await r.editor.prompt("go")
+    more = {"mode": "auto", "config": config, "before": lambda project: project.chmod(0o777)}
+    async with went(open_folder, script, sandbox=sandbox, **more) as r:
         assert results(r, 2)[0].split()[:2] == ["nobody", "nobody"]
         assert (r.project / "a").stat().st_uid != 0
         assert results(r, 3)[1].split()[0] == "1"
@@ -563,28 +517,22 @@ def made_by_root(project: Path) -> None:
 async def test_file_tools_do_what_the_other_user_may_and_nothing_else(open_folder, user):
     """The control, without another user, reads, finds, copies and deletes all of it."""
     script = rounds(
-        Call("write", {"path": "new/file", "content": "words"}),
-        Call("read", {"path": "private"}),
-        Call("grep", {"pattern": "words"}),
-        Call("find_path", {"pattern": "**/*"}),
+        Call("write", {"path": "new/file", "content": "words"}), Call("read", {"path": "private"}),
+        Call("grep", {"pattern": "words"}), Call("find_path", {"pattern": "**/*"}),
         Call("copy_path", {"source": "private", "destination": "copy"}),
-        Call("write", {"path": "root/made", "content": "x"}),
-        Call("delete_path", {"path": "root"}),
+        Call("write", {"path": "root/made", "content": "x"}), Call("delete_path", {"path": "root"}),
         Call("edit", {"path": "open", "old_text": "other", "new_text": "changed"}),
         Call("create_directory", {"path": "folder"}),
-    )
-    async with rig(open_folder, script, mode="auto", config=f'[tools.scope]\nrun_as_user = "{user}"\n') as r:
-        made_by_root(r.project)
-        await r.editor.prompt("go")
+    )  # fmt: skip
+    config = f'[tools.scope]\nrun_as_user = "{user}"\n'
+    async with went(open_folder, script, mode="auto", config=config, before=made_by_root) as r:
         told = results(r, len(script))
         for path in ("new", "new/file", "folder"):
             assert (r.project / path).stat().st_uid == (pwd.getpwnam(user).pw_uid if user else 0)
         assert ("hidden words" in told[1]) is not bool(user)
         assert ("private:1" in told[2]) is not bool(user)
-        assert "open" in told[2]
-        assert "private" in told[3]
-        assert (r.project / "copy").exists() is not bool(user)
-        assert (r.project / "root/made").exists() is False
+        assert "open" in told[2] and "private" in told[3]
+        assert (r.project / "copy").exists() is not bool(user) and (r.project / "root/made").exists() is False
         assert (r.project / "root/file").exists() is bool(user)
         assert (r.project / "open").read_text() == ("other words" if user else "changed words")
     assert os.stat("/proc/thread-self").st_uid == 0
@@ -614,13 +562,11 @@ async def test_where_there_is_no_sandbox_the_person_is_told_everywhere_and_comma
         assert "Commands run with: no sandbox" in r.editor.text()
     assert "Commands run with: no sandbox" in caplog.text
     notices = [line for line in audit(tmp_path) if line["event"] == "notice"]
-    assert notices[0]["sandbox"] == "none"
-    assert "Commands run with: no sandbox" in notices[0]["reason"]
+    assert notices[0]["sandbox"] == "none" and "Commands run with: no sandbox" in notices[0]["reason"]
 
 
 async def test_strict_refuses_to_run_without_a_sandbox(tmp_path, no_backend):
-    config = "[tools.sandbox]\nstrict = true\n"
-    async with confined(tmp_path, "touch a", config=config) as r:
+    async with confined(tmp_path, "touch a", config="[tools.sandbox]\nstrict = true\n") as r:
         assert list(r.project.iterdir()) == []
         assert "strict" in results(r, 2)[0]
 
@@ -727,8 +673,7 @@ async def test_folders_of_the_configuration_belong_to_every_session(tmp_path):
         assert (shared / "a").read_text() == "a\n"
         assert "a" in results(r, 3)[1]
         await r.editor.prompt("/status")
-        assert f"- {shared}" in r.editor.text()
-        assert "none" not in r.editor.text().partition("Folders")[2]
+        assert f"- {shared}" in r.editor.text() and "none" not in r.editor.text().partition("Folders")[2]
 
 
 # --- more ways out that were found -------------------------------------------------------------------------------
@@ -781,8 +726,7 @@ async def test_a_worktree_of_a_repository_that_was_there_is_not_told_as_a_new_on
     submodule = f"git init -q over/sub && git -C over/sub {who} commit -q --allow-empty -m x && git -C over add sub"
     async with confined(tmp_path, "git worktree add -q copy", f"git init -q over && {submodule}", EVIL):
         await until(lambda: any(str(project / "evil") in words for words in told_of_repositories(tmp_path)))
-        assert (project / "copy/.git").is_file()
-        assert (project / "over/.git/index").exists()
+        assert (project / "copy/.git").is_file() and (project / "over/.git/index").exists()
     assert len(told_of_repositories(tmp_path)) == 1
     assert "work in the background failed" not in caplog.text
 
@@ -790,12 +734,9 @@ async def test_a_worktree_of_a_repository_that_was_there_is_not_told_as_a_new_on
 async def test_what_is_hidden_stays_hidden_whatever_is_renamed_or_flooded(tmp_path):
     config = '[tools.files]\ndeny_read = ["config/secrets.yml", "priv/**", "*.pem"]\n'
     script = rounds(
-        bash("mv config c2; mv priv p2; true"),
-        bash("cat c2/* p2/* config/* priv/* 2>&1; true"),
-        bash("for i in {1..21000}; do echo > x$i; done"),
-        bash("cat *.pem 2>&1; true"),
-        bash("rm -f x*; true"),
-    )
+        bash("mv config c2; mv priv p2; true"), bash("cat c2/* p2/* config/* priv/* 2>&1; true"),
+        bash("for i in {1..21000}; do echo > x$i; done"), bash("cat *.pem 2>&1; true"), bash("rm -f x*; true"),
+    )  # fmt: skip
     files = dict.fromkeys(("config/secrets.yml", "priv/key", "z.pem"), "hidden words\n")
     async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config, files=files) as r:
         await r.editor.prompt("go", seconds=60)
@@ -820,15 +761,11 @@ async def test_where_the_home_is_the_session_the_agents_own_files_are_out_of_rea
     own = ".local/state/acp-coder"
     script = rounds(
         bash(f"cat {own}/*; echo x > {own}/audit.jsonl; d=.config/acp-coder; mkdir -p $d; echo x > $d/config.toml"),
-        bash("mv .local .old; mv .config .c2; true"),
-        Call("read", {"path": f"{own}/audit.jsonl"}),
+        bash("mv .local .old; mv .config .c2; true"), Call("read", {"path": f"{own}/audit.jsonl"}),
         Call("write", {"path": ".config/acp-coder/config.toml", "content": "x"}),
-    )
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        home = tmp_path / "home"
-        await r.editor.new_session(home)
-        await r.editor.client.set_session_mode(r.editor.session_id, "auto")
-        await r.editor.prompt("go")
+    )  # fmt: skip
+    home = tmp_path / "home"
+    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False, folder=home) as r:
         assert "acp_agent.audit" not in results(r, 2)[0]
         assert audit(tmp_path)
         assert not (home / ".config/acp-coder/config.toml").exists()
@@ -853,8 +790,7 @@ async def test_pairs_of_datagram_sockets_reach_nobody(tmp_path):
         "socket.socketpair(type=socket.SOCK_DGRAM)"
     )
     async with confined(tmp_path, f'python3 -c "{code}"') as r:
-        assert "stream b'x'" in results(r, 2)[0]
-        assert "Operation not permitted" in results(r, 2)[0]
+        assert "stream b'x'" in results(r, 2)[0] and "Operation not permitted" in results(r, 2)[0]
 
 
 @pytest.mark.parametrize("path", [".git/hooks/pre-commit", ".vscode/tasks.json", ".envrc", ".acp-coder/config.toml"])
@@ -868,11 +804,8 @@ async def test_what_is_protected_is_asked_about_in_every_mode(tmp_path, path):
 async def test_a_limit_of_paths_holds_for_commands(tmp_path):
     config = f'[[tools.scoped.constraints]]\ntool = "*"\nallowed_paths = ["{tmp_path}/project/in"]\n'
     script = rounds(bash("cat out/a"), bash("cat in/a"), bash("cat $X"), bash("echo a > b"))
-    async with rig(tmp_path, script, mode="auto", config=config) as r:
-        for name in ("in", "out"):
-            (r.project / name).mkdir()
-            (r.project / name / "a").write_text(f"words of {name}\n")
-        await r.editor.prompt("go")
+    files = {f"{name}/a": f"words of {name}\n" for name in ("in", "out")}
+    async with went(tmp_path, script, mode="auto", config=config, files=files) as r:
         told = results(r, 5)
         assert ["is not below" in text or "known only when" in text for text in told] == [True, False, True, True]
 
@@ -971,8 +904,7 @@ async def test_what_was_learned_is_listed_and_forgotten_in_a_session_and_without
             await r.editor.prompt("/reject")
         await r.editor.prompt("/policy learned")
         listed = r.editor.text()
-        assert "- #1 rejected: bash touch a → bash touch b" in listed
-        assert "- #2 rejected: bash touch a" in listed
+        assert "- #1 rejected: bash touch a → bash touch b" in listed and "- #2 rejected: bash touch a" in listed
         await r.editor.prompt("/policy learned forget 1")
         await r.editor.prompt("/policy learned forget 7")
         assert "Forgotten: bash touch a → bash touch b" in r.editor.text()
@@ -1013,9 +945,8 @@ async def test_commands_may_write_less_than_file_tools(tmp_path, monkeypatch, ki
     config = '[tools.sandbox]\nwritable = ["build/", "out-*", "later"]\n'
     script = rounds(
         bash("echo x > build/a; echo x > out-1/a; echo x > src/a; mkdir later; rm -r src; cat src/b; false"),
-        Call("write", {"path": "src/b", "content": "by a tool"}),
-        bash("cat src/b; git init -q . ; true"),
-    )
+        Call("write", {"path": "src/b", "content": "by a tool"}), bash("cat src/b; git init -q . ; true"),
+    )  # fmt: skip
     async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
         first, _, last = results(r, 4)
         names = sorted(str(path.relative_to(r.project)) for path in r.project.rglob("*") if path.is_file())

@@ -1,7 +1,5 @@
 """A schedule's prompt runs in an open session of its project, as a turn the user sees."""
 
-from __future__ import annotations
-
 import time
 
 import pytest
@@ -32,8 +30,7 @@ def heard(word):
 
 async def test_a_due_prompt_is_announced_run_and_kept(tmp_path, store):
     store.schedules.add(str(tmp_path / "project"), "1h", "Look at the tests.", time.time())
-    script = [asks(Call("list_directory", {})), "All green."]
-    async with rig(tmp_path, script, environ=environ(tmp_path)) as r:
+    async with rig(tmp_path, [asks(Call("list_directory", {})), "All green."], environ=environ(tmp_path)) as r:
         await r.editor.wait_until(lambda: "All green." in r.editor.text())
         assert "Scheduled (`1h`): Look at the tests." in r.editor.text()
         assert r.messages(1)[-1]["content"] == "Look at the tests."
@@ -75,11 +72,9 @@ async def test_a_run_is_never_freer_than_both_the_session_and_the_mode_it_was_ad
     store.schedules.add(str(tmp_path / "project"), "1h", "Go.", time.time(), added_in)
     touch = asks(bash("touch made"))
     async with rig(
-        tmp_path,
-        [touch, "heard", touch, "done"],
-        environ=environ(tmp_path, ACP_CODER_MODE=session),
+        tmp_path, [touch, "heard", touch, "done"], environ=environ(tmp_path, ACP_CODER_MODE=session),
         otherwise=reject_once,
-    ) as r:
+    ) as r:  # fmt: skip
         await r.editor.wait_for(heard("heard"))
         assert not (r.project / "made").exists()
         assert len(r.editor.permission_requests) == (0 if added_in == "ask" else 1)

@@ -1,7 +1,5 @@
 """Sessions: new, load, resume, list, close, delete, across agents that share a store."""
 
-from __future__ import annotations
-
 import base64
 import json
 import sqlite3
@@ -16,23 +14,18 @@ from acp_agent.store.session_store import SessionStore
 from acp_agent.testing.fake_editor import NeverAnswers
 from acp_agent.testing.fake_model import Answer, Call, Failure
 
-from .kit import agent_rig, another, asks, connect, in_a_file, on_stdio, refused, rig, went
+from .kit import agent_rig, another, asks, cancels, connect, in_a_file, on_stdio, refused, rig, went
 
 
-@pytest.mark.parametrize("cwd", ["relative", "", "./x", "/does/not/exist", "/tmp/\0"])
-async def test_a_cwd_that_is_not_an_absolute_folder_is_invalid(tmp_path, cwd):
+async def test_a_cwd_that_is_not_an_absolute_folder_is_invalid_and_so_are_further_folders(tmp_path):
     async with agent_rig(tmp_path) as r:
-        for method in ("session/new", "session/load", "session/resume"):
-            with refused(-32602):
-                await r.editor.request(method, {"sessionId": "x", "cwd": cwd, "mcpServers": []})
-
-
-async def test_additional_directories_must_be_absolute(tmp_path):
-    async with agent_rig(tmp_path) as r:
+        for cwd in ("relative", "", "./x", "/does/not/exist", "/tmp/\0"):
+            for method in ("session/new", "session/load", "session/resume"):
+                with refused(-32602):
+                    assert not await r.editor.request(method, {"sessionId": "x", "cwd": cwd, "mcpServers": []}), cwd
+        params = {"cwd": str(r.project), "mcpServers": [], "additionalDirectories": ["/ok", "no"]}
         with refused(-32602, "$.additionalDirectories[1]"):
-            await r.editor.request(
-                "session/new", {"cwd": str(r.project), "mcpServers": [], "additionalDirectories": ["/ok", "no"]}
-            )
+            await r.editor.request("session/new", params)
 
 
 async def test_no_update_precedes_the_answer_that_names_the_session(tmp_path):
@@ -55,52 +48,32 @@ async def test_ids_are_unique_and_choices_belong_to_one_session(tmp_path):
 
 
 SCRIPT = [
-    Answer(
-        thought="let me look",
-        text="Looking.",
-        tool_calls=(
-            Call("plan", {"entries": [{"content": "look"}]}),
-            Call("write", {"path": "new.txt", "content": "hello\n"}),
-            Call("bash", {"command": "echo from bash; exit 3"}),
-        ),
-    ),
+    Answer(thought="let me look", text="Looking.", tool_calls=(
+        Call("plan", {"entries": [{"content": "look"}]}), Call("write", {"path": "new.txt", "content": "hello\n"}),
+        Call("bash", {"command": "echo from bash; exit 3"}),
+    )),
     Answer(text=("All ", "done.")),
-]
+]  # fmt: skip
 
 
 async def test_load_replays_everything_in_order_before_it_answers(tmp_path):
-    async with went(tmp_path, SCRIPT, prompt="Do it") as r:
+    async with went(tmp_path, [*SCRIPT, "and more"], prompt="Do it") as r:
         session_id = r.editor.session_id
         async with another(r.environ, terminal=False) as other:
-            answer = await other.load_session(session_id, r.project)
-            assert answer.modes.current_mode_id == "code"
+            assert (await other.load_session(session_id, r.project)).modes.current_mode_id == "code"
             replayed = list(other.updates[session_id])
             kinds = [type(u) for u in replayed if not isinstance(u, acp.AvailableCommandsUpdate)]
             assert kinds == [
-                acp.UserMessageChunk,
-                acp.AgentThoughtChunk,
-                acp.AgentMessageChunk,
-                acp.ToolCall,
-                acp.ToolCall,
-                acp.ToolCall,
-                acp.Plan,
-                acp.AgentMessageChunk,
-            ]
-            assert replayed[0].content.text == "Do it"
-            assert replayed[-1].content.text == "All done."
+                acp.UserMessageChunk, acp.AgentThoughtChunk, acp.AgentMessageChunk, acp.ToolCall, acp.ToolCall,
+                acp.ToolCall, acp.Plan, acp.AgentMessageChunk,
+            ]  # fmt: skip
+            assert replayed[0].content.text == "Do it" and replayed[-1].content.text == "All done."
             write, bash = [u for u in replayed if isinstance(u, acp.ToolCall)][1:]
             assert (write.status, write.kind, write.title) == ("completed", "edit", "Write new.txt")
             assert write.content[0].new_text == "hello\n"
             assert (bash.status, bash.kind) == ("failed", "execute")
             assert "from bash" in bash.content[0].content.text
             assert not any(item.__class__.__name__ == "Terminal" for item in bash.content)
-
-
-async def test_the_prompt_after_a_load_has_the_earlier_context(tmp_path):
-    async with went(tmp_path, [*SCRIPT, "and more"], prompt="Do it") as r:
-        session_id = r.editor.session_id
-        async with another(r.environ) as other:
-            await other.load_session(session_id, r.project)
             await other.prompt("Go on")
             roles = [m["role"] for m in r.messages(3)]
             assert roles == ["system", "user", "assistant", "tool", "tool", "tool", "assistant", "user"]
@@ -143,16 +116,16 @@ async def test_loading_a_session_with_a_running_turn_is_refused_cleanly(tmp_path
         await r.model.wait_for_request(1)
         with refused(-32602):
             await r.editor.client.load_session(r.editor.session_id, r.project)
-        r.editor.cancel()
-        assert (await turn.response()).stop_reason == "cancelled"
+        await cancels(r, turn)
 
 
-@pytest.mark.parametrize("session_id", ["", "nope", "../../etc/passwd", "'; DROP TABLE sessions; --", "\0"])
-@pytest.mark.parametrize("method", ["session/load", "session/resume"])
-async def test_an_unknown_session_is_not_found(tmp_path, method, session_id):
+async def test_an_unknown_session_is_not_found(tmp_path):
     async with agent_rig(tmp_path) as r:
-        with refused(-32002):
-            await r.editor.request(method, {"sessionId": session_id, "cwd": str(r.project), "mcpServers": []})
+        for session_id in ("", "nope", "../../etc/passwd", "'; DROP TABLE sessions; --", "\0"):
+            for method in ("session/load", "session/resume"):
+                with refused(-32002):
+                    params = {"sessionId": session_id, "cwd": str(r.project), "mcpServers": []}
+                    assert not await r.editor.request(method, params), session_id
 
 
 async def test_list_is_newest_first_filtered_and_in_pages(tmp_path):
@@ -179,15 +152,12 @@ def encoded(text: str) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode()
 
 
-@pytest.mark.parametrize(
-    "cursor",
-    ["x", "", encoded("not json"), encoded("[1,2]"), "é", encoded(json.dumps(["\ud83d"] * 2)), encoded("[" * 100_000)],
-    ids=["short", "empty", "no JSON", "numbers", "no base64", "half characters", "nested"],
-)
-async def test_an_invalid_cursor_is_an_error(tmp_path, cursor):
+async def test_an_invalid_cursor_is_an_error(tmp_path):
+    texts = ("not json", "[1,2]", json.dumps(["\ud83d"] * 2), "[" * 100_000)
     async with agent_rig(tmp_path) as r:
-        with refused(-32602):
-            await r.editor.request("session/list", {"cursor": cursor})
+        for cursor in ("x", "", "é", *map(encoded, texts)):
+            with refused(-32602):
+                assert not await r.editor.request("session/list", {"cursor": cursor}), cursor[:20]
 
 
 @on_stdio
@@ -205,13 +175,10 @@ async def test_close_ends_the_turn_frees_the_session_and_keeps_it_in_history(tmp
         await r.model.wait_for_request(1)
         await r.editor.client.close_session(session_id)
         assert (await turn.response()).stop_reason == "cancelled"
-        for method, params in (
-            ("session/prompt", {"prompt": []}),
-            ("session/set_mode", {"modeId": "ask"}),
-            ("session/close", {}),
-        ):
+        for method in ("prompt", "set_mode", "close"):
             with refused(-32002):
-                await r.editor.request(method, {"sessionId": session_id, **params})
+                params = {"sessionId": session_id, "prompt": [], "modeId": "ask"}
+                assert not await r.editor.request(f"session/{method}", params), method
         assert [s.session_id for s in (await r.editor.client.list_sessions()).sessions] == [session_id]
         await r.editor.load_session(session_id, r.project)
         assert (await r.editor.prompt("again")).stop_reason == "end_turn"
@@ -250,8 +217,7 @@ async def test_a_damaged_store_is_a_clear_error_and_stays_as_it_is(tmp_path):
     async with agent_rig(tmp_path, environ={"ACP_CODER_STORE": str(store)}) as r:
         with pytest.raises(PeerError) as error:
             await r.editor.new_session(r.project)
-        assert str(store) in error.value.message
-        assert "damaged" in error.value.message
+        assert str(store) in error.value.message and "damaged" in error.value.message
     assert store.read_bytes() == before
 
 
@@ -360,8 +326,7 @@ async def test_a_prompt_whose_provider_fails_is_not_lost_to_the_model(tmp_path):
             await other.client.set_config_option(session_id, "model", "default/fake-model")
             await other.prompt("second")
         content = r.messages(1)[-1]["content"]
-        assert "first" in str(content)
-        assert "second" in str(content)
+        assert "first" in str(content) and "second" in str(content)
 
 
 async def test_a_prompt_that_is_refused_is_not_kept(tmp_path):

@@ -1,7 +1,5 @@
 """Answers with neither text nor call: asked for again, then told in words, never a silent end of the turn."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -10,7 +8,7 @@ import pytest
 from acp_agent.errors import PeerError
 from acp_agent.testing.fake_model import Answer, Call, RawAnswer
 
-from .kit import rig
+from .kit import rig, went
 
 NUDGE = "The last answer was empty"
 
@@ -55,8 +53,7 @@ SILENT = {
 async def test_it_is_asked_for_again_then_with_a_nudge_then_told(tmp_path, name):
     api, silent, what = SILENT[name]
     script = [silent, silent, "Done.", silent, silent, silent, "Here again."]
-    async with rig(tmp_path, script, environ={"ACP_CODER_API": api} if api else {}) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, script, environ={"ACP_CODER_API": api} if api else {}) as r:
         assert r.editor.text().strip() == "Done."
         first, second, third = [each.body for each in r.model.requests]
         assert second == first
@@ -65,54 +62,47 @@ async def test_it_is_asked_for_again_then_with_a_nudge_then_told(tmp_path, name)
             await r.editor.prompt("and now?")
         assert what in error.value.message
         assert (await r.editor.prompt("hello?")).stop_reason == "end_turn"
-        assert r.editor.text().endswith("Here again.")
-        assert "empty" not in r.editor.text()
+        assert r.editor.text().endswith("Here again.") and "empty" not in r.editor.text()
 
 
 async def test_so_it_is_after_a_result_and_where_a_text_announces_a_call(tmp_path):
     script = [
-        Answer(tool_calls=(Call("bash", {"command": "echo one"}),)),
-        chat("stop"),
-        chat("tool_calls", content="I look at it."),
-        "Done.",
-    ]
-    async with rig(tmp_path, script, mode="auto") as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+        Answer(tool_calls=(Call("bash", {"command": "echo one"}),)), chat("stop"),
+        chat("tool_calls", content="I look at it."), "Done.",
+    ]  # fmt: skip
+    async with went(tmp_path, script, mode="auto") as r:
         assert len(r.model.requests) == 4
         assert r.editor.text() == "I look at it.Done."
         assert "was announced" in json.dumps(r.model.requests[3].body["messages"][-1])
 
 
 async def test_another_model_goes_on_where_one_says_nothing(tmp_path):
-    config = '[agent]\nfallback_models = ["b"]\n'
-    async with rig(tmp_path, [chat("stop")] * 3 + ["I do."], config=config) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, [chat("stop")] * 3 + ["I do."], config='[agent]\nfallback_models = ["b"]\n') as r:
         assert r.editor.text().endswith("I do.")
         assert r.model.requests[3].body["model"] == "b"
 
 
+AT_ONCE = "[providers.default]\nmax_retries = 0\n"
 COMPLAINTS = (
-    '{"choices":null,"error_message":"Out of order"}',
-    '{"detail":"Out of order"}',
+    '{"choices":null,"error_message":"Out of order"}', '{"detail":"Out of order"}',
     '{"status":"error","response":{"errors":[{"msg":"Out of order"}]}}',
     'data: {"message":"Out of order"}\n\ndata: [DONE]\n\n',
     'data: {"choices":[],"detail":{"message":"Out of order"}}\n\n',
-)
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("body", COMPLAINTS)
 @pytest.mark.parametrize("api", ["", "messages", "responses"])
-async def test_what_a_server_says_in_place_of_an_answer_is_shown(tmp_path, body, api):
-    environ = {"ACP_CODER_API": api, "ACP_CODER_MAX_RETRIES": "0"}
-    async with rig(tmp_path, [RawAnswer(chunks=(body.encode(),))] * 9, environ=environ) as r:
-        with pytest.raises(PeerError, match="Out of order"):
-            await r.editor.prompt("go")
+async def test_what_a_server_says_in_place_of_an_answer_is_shown(tmp_path, api):
+    script = [RawAnswer(chunks=(body.encode(),)) for body in COMPLAINTS]
+    async with rig(tmp_path, script, environ={"ACP_CODER_API": api}, config=AT_ONCE) as r:
+        for body in COMPLAINTS:
+            with pytest.raises(PeerError, match="Out of order"):
+                assert not await r.editor.prompt("go"), body
 
 
 async def test_an_input_that_is_too_long_is_shortened_wherever_the_server_says_so(tmp_path):
     too_long = RawAnswer(chunks=(b'{"choices":null,"error_message":"Input is too long"}',))
-    async with rig(tmp_path, ["One.", "Two.", too_long, "A summary.", "Three."]) as r:
-        await r.editor.prompt("word " * 3000)
+    async with went(tmp_path, ["One.", "Two.", too_long, "A summary.", "Three."], prompt="word " * 3000) as r:
         await r.editor.prompt("again")
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         assert r.editor.text().endswith("Three.")
@@ -121,6 +111,5 @@ async def test_an_input_that_is_too_long_is_shortened_wherever_the_server_says_s
 
 async def test_words_beside_an_answer_are_no_complaint(tmp_path):
     answer = {"message": "queued", "choices": [{"index": 0, "delta": {"content": "Fine."}, "finish_reason": "stop"}]}
-    async with rig(tmp_path, [events({"message": "queued"}, answer, "[DONE]")]) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, [events({"message": "queued"}, answer, "[DONE]")]) as r:
         assert r.editor.text() == "Fine."

@@ -1,7 +1,5 @@
 """`_session/steering`: what the user writes while a turn runs joins it (../shared/acp/DRAFTS, 3.1)."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,7 +14,7 @@ from acp_agent.schema.acp import TextContent, UserMessageChunk
 from acp_agent.testing.fake_editor import Turn
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import Rig, asks, bash, refused, rig, without_context
+from .kit import Rig, asks, bash, cancels, refused, rig, without_context
 
 WAIT = asks(bash("while [ ! -e go ]; do sleep 0.01; done"))
 READY = {"steering": {"idleBehavior": "promptRequired"}}
@@ -45,11 +43,6 @@ def said(body: dict[str, Any]) -> list[str]:
     ]
 
 
-async def test_the_agent_says_that_it_can(tmp_path):
-    async with rig(tmp_path, []) as r:
-        assert r.editor.initialized.meta["steering"] == {"supported": True}
-
-
 async def test_what_is_written_during_a_call_reaches_the_model_after_its_result(tmp_path):
     async with rig(tmp_path, [WAIT, "done"], mode="auto") as r:
         turn = r.editor.begin("Indent it.")
@@ -71,12 +64,12 @@ async def test_what_is_written_during_the_last_answer_is_answered_in_the_same_tu
         assert answer.meta["usage"]["inputTokens"] == 20, "the turn's usage is that of both answers"
 
 
-@pytest.mark.parametrize(
-    ("more", "outcome"),
-    [({}, {"outcome": "failed", "reason": "noRunningTurn"}), ({"_meta": READY}, {"outcome": "promptRequired"})],
-)
+@pytest.mark.parametrize(("more", "outcome"), [
+    ({}, {"outcome": "failed", "reason": "noRunningTurn"}), ({"_meta": READY}, {"outcome": "promptRequired"}),
+])  # fmt: skip
 async def test_without_a_turn_nothing_is_consumed_and_none_is_started(tmp_path, more, outcome):
     async with rig(tmp_path, ["one"]) as r:
+        assert r.editor.initialized.meta["steering"] == {"supported": True}
         assert await steer(r, **more) == {"reason": "noRunningTurn", **outcome}
         assert not r.model.requests
         await r.editor.prompt("hi")
@@ -98,19 +91,15 @@ async def test_a_cancel_ends_the_turn_as_usual_and_the_words_are_kept_for_the_ne
         turn = r.editor.begin("Indent it.")
         await r.editor.wait_for(lambda update: getattr(update, "tool_call_id", None) is not None)
         await steer(r)
-        r.editor.cancel()
-        assert (await turn.response()).stop_reason == "cancelled"
+        await cancels(r, turn)
         assert len(r.model.requests) == 1
         await r.editor.prompt("Go on.")
         assert said(r.request(2))[-1] == "Use tabs.\nGo on."
 
 
 async def test_words_for_a_turn_that_failed_are_kept_for_the_next(tmp_path):
-    async with rig(
-        tmp_path,
-        [Answer(text="a", drop_after=0, hang_before=True), "ok"],
-        config="[providers.default]\nmax_retries = 0\n",
-    ) as r:
+    script = [Answer(text="a", drop_after=0, hang_before=True), "ok"]
+    async with rig(tmp_path, script, config="[providers.default]\nmax_retries = 0\n") as r:
         turn = r.editor.begin("Indent it.")
         await r.model.wait_for_request()
         await steer(r)
@@ -122,8 +111,7 @@ async def test_words_for_a_turn_that_failed_are_kept_for_the_next(tmp_path):
 
 
 async def test_a_round_limit_leaves_the_words_for_the_next_turn(tmp_path):
-    config = "[agent]\nmax_tool_iterations = 1\n"
-    async with answering(tmp_path, "ok", config=config) as (r, turn):
+    async with answering(tmp_path, "ok", config="[agent]\nmax_tool_iterations = 1\n") as (r, turn):
         await steer(r)
         r.model.release()
         assert (await turn.response()).stop_reason == "end_turn"
@@ -145,20 +133,14 @@ async def test_the_words_are_part_of_the_stored_conversation_and_credentials_are
         assert shown[0] == "Indent it." and shown[1].startswith("Use ") and "a1B2" not in shown[1]
 
 
-@pytest.mark.parametrize(
-    ("params", "code"),
-    [
-        ({"prompt": []}, -32602),
-        ({"prompt": [{"type": "text", "text": "  "}]}, -32602),
-        ({"prompt": [{"type": "audio", "mimeType": "audio/wav", "data": "AAAA"}]}, -32602),
-        ({"prompt": "text"}, -32602),
-        ({"sessionId": "nobody"}, -32002),
-    ],
-)
-async def test_what_cannot_be_said_is_refused_and_the_turn_goes_on(tmp_path, params, code):
+async def test_what_cannot_be_said_is_refused_and_the_turn_goes_on(tmp_path):
     async with answering(tmp_path) as (r, turn):
-        with refused(code):
-            await steer(r, **params)
+        audio = {"type": "audio", "mimeType": "audio/wav", "data": "AAAA"}
+        for prompt in ([], [{"type": "text", "text": "  "}], [audio], "text"):
+            with refused(-32602):
+                assert not await steer(r, prompt=prompt), prompt
+        with refused(-32002):
+            await steer(r, sessionId="nobody")
         r.model.release()
         assert (await turn.response()).stop_reason == "end_turn"
 
@@ -175,8 +157,7 @@ async def test_a_turn_that_a_schedule_started_takes_no_words(tmp_path):
 
 async def test_what_is_written_while_a_sub_agent_works_is_for_the_session_alone(tmp_path):
     task = Call("delegate", {"prompt": "Look.", "title": "look"})
-    script = [asks(task), Answer(text=("Seen", "."), hang_after=1), "done"]
-    async with rig(tmp_path, script, mode="auto") as r:
+    async with rig(tmp_path, [asks(task), Answer(text=("Seen", "."), hang_after=1), "done"], mode="auto") as r:
         turn = r.editor.begin("Indent it.")
         await r.model.wait_for_request(2)
         assert await steer(r) == {"outcome": "injected"}
@@ -192,8 +173,7 @@ async def test_what_is_written_while_a_permission_is_asked_for_waits_for_the_res
         await answered.wait()
         return await reject_once(request)
 
-    call = asks(bash("touch f"))
-    async with rig(tmp_path, [call, "done"], permissions=[permit]) as r:
+    async with rig(tmp_path, [asks(bash("touch f")), "done"], permissions=[permit]) as r:
         turn = r.editor.begin("Indent it.")
         await r.editor.wait_until(lambda: r.editor.permission_requests)
         assert await steer(r) == {"outcome": "injected"}

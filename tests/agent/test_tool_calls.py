@@ -1,7 +1,5 @@
 """Tool calls as the editor sees them, over every mix of capabilities."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import uuid
@@ -37,16 +35,14 @@ async def test_edit_and_bash_work_with_every_mix_of_capabilities(tmp_path, mix):
         ),
         Answer(text="done"),
     ]
-    async with rig(tmp_path, script, **mix, files={"a.txt": "one\n"}) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, script, **mix, files={"a.txt": "one\n"}) as r:
         read, edit, ran = r.editor.tool_calls().values()
         for call in (read, edit, ran):
             call.assert_finished("completed")
         assert (r.project / "a.txt").read_text() == "two\n"
         (diff,) = [item for item in edit.content if isinstance(item, Diff)]
         assert (diff.path, diff.old_text, diff.new_text) == (str(r.project / "a.txt"), "one\n", "two\n")
-        assert ran.raw_output["exit_code"] == 0
-        assert "two\n" in ran.raw_output["stdout"]
+        assert ran.raw_output["exit_code"] == 0 and "two\n" in ran.raw_output["stdout"]
         if not mix["terminal"]:
             assert ran.raw_output["stderr"] == "err\n"
         asked = {line["method"] for line in r.editor.lines("from_agent") if "id" in line and "method" in line}
@@ -54,8 +50,7 @@ async def test_edit_and_bash_work_with_every_mix_of_capabilities(tmp_path, mix):
         assert ("fs/write_text_file" in asked) == mix["fs_write"]
         assert ("terminal/create" in asked) == mix["terminal"]
         tool_text = [m["content"] for m in r.messages(3) if m["role"] == "tool"]
-        assert "two" in tool_text[2]
-        assert "err" in tool_text[2]
+        assert "two" in tool_text[2] and "err" in tool_text[2]
 
 
 async def test_the_first_report_has_all_and_ids_are_uuids(tmp_path):
@@ -67,39 +62,29 @@ async def test_the_first_report_has_all_and_ids_are_uuids(tmp_path):
         assert first.kind == "read"
         assert first.status == "pending"
         assert first.name == "read"
-        assert first.locations[0].path == str(r.project / "a.txt")
-        assert first.locations[0].line == 2
+        assert first.locations[0].path == str(r.project / "a.txt") and first.locations[0].line == 2
         assert first.raw_input == {"path": "a.txt", "offset": 2}
-        assert first.meta["tool_name"] == "read"
-        assert first.meta["claudeCode"]["toolName"] == "read"
+        assert first.meta["tool_name"] == "read" and first.meta["claudeCode"]["toolName"] == "read"
 
 
 async def test_ids_the_model_repeats_do_not_collide(tmp_path):
     script = [
         asks(Call("list_directory", {}, id="x"), Call("list_directory", {}, id="x")),
-        asks(Call("list_directory", {}, id="x")),
-        "done",
-    ]
+        asks(Call("list_directory", {}, id="x")), "done",
+    ]  # fmt: skip
     async with went(tmp_path, script) as r:
         assert len(r.editor.tool_calls()) == 3
         r.editor.assert_tool_calls_finished()
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "own"),
-    [
-        ("Read", {"file_path": "a.txt", "offset": 0}, "read"),
-        ("LS", {}, "list_directory"),
-        ("Bash", {"command": "true", "description": "Nothing"}, "bash"),
-        ("Grep", {"pattern": "one", "path": "."}, "grep"),
-        ("ReadFile", {"path": "a.txt"}, "read"),
-        ("TodoWrite", {"entries": [{"content": "x"}]}, "plan"),
-        ("str_replace", {"path": "a.txt", "old_str": "one", "new_str": "two"}, "edit"),
-        ("MultiEdit", {"file_path": "a.txt", "edits": [{"old_string": "one", "new_string": "two"}]}, "edit"),
-        ("run_command", {"command": "echo hi"}, "bash"),
-        ("ls", {}, "list_directory"),
-    ],
-)
+@pytest.mark.parametrize(("name", "arguments", "own"), [
+    ("Read", {"file_path": "a.txt", "offset": 0}, "read"), ("LS", {}, "list_directory"),
+    ("Bash", {"command": "true", "description": "Nothing"}, "bash"), ("Grep", {"pattern": "one", "path": "."}, "grep"),
+    ("ReadFile", {"path": "a.txt"}, "read"), ("TodoWrite", {"entries": [{"content": "x"}]}, "plan"),
+    ("str_replace", {"path": "a.txt", "old_str": "one", "new_str": "two"}, "edit"),
+    ("MultiEdit", {"file_path": "a.txt", "edits": [{"old_string": "one", "new_string": "two"}]}, "edit"),
+    ("run_command", {"command": "echo hi"}, "bash"), ("ls", {}, "list_directory"),
+])  # fmt: skip
 async def test_names_that_models_know_from_other_agents_run_the_same_tool(tmp_path, name, arguments, own):
     looks = Call("read", {"path": "a.txt"})
     async with went(tmp_path, calls(looks, Call(name, arguments)), mode="auto", files={"a.txt": "one\n"}) as r:
@@ -127,10 +112,8 @@ async def test_the_terminal_is_embedded_before_the_command_ends_and_released_aft
 async def test_the_terminal_runs_a_program_with_one_script_as_its_only_argument(tmp_path):
     async with went(tmp_path, calls(bash("printf '%s|' \"a  b\" $HOME; pwd; exit 7"))) as r:
         create = next(line for line in r.editor.lines("from_agent") if line.get("method") == "terminal/create")
-        assert create["params"]["command"] == find_bash()
-        assert len(create["params"]["args"]) == 1
-        assert " " not in create["params"]["args"][0]
-        assert create["params"]["cwd"] == str(r.project)
+        assert create["params"]["command"] == find_bash() and len(create["params"]["args"]) == 1
+        assert " " not in create["params"]["args"][0] and create["params"]["cwd"] == str(r.project)
         assert r.editor.tool_call().raw_output["exit_code"] == 7
         r.editor.tool_call().assert_finished("failed")
 
@@ -138,11 +121,9 @@ async def test_the_terminal_runs_a_program_with_one_script_as_its_only_argument(
 @pytest.mark.parametrize("terminal", [True, False])
 async def test_folder_and_variables_carry_over_within_a_turn_and_not_beyond(tmp_path, terminal):
     script = [
-        asks(bash("mkdir sub && cd sub && export FOO=bar"), bash("pwd; echo $FOO")),
-        "one",
-        asks(bash("pwd; echo [$FOO]")),
-        "two",
-    ]
+        asks(bash("mkdir sub && cd sub && export FOO=bar"), bash("pwd; echo $FOO")), "one",
+        asks(bash("pwd; echo [$FOO]")), "two",
+    ]  # fmt: skip
     async with went(tmp_path, script, terminal=terminal) as r:
         await r.editor.prompt("again")
         _, second, third = r.editor.tool_calls().values()
@@ -155,8 +136,7 @@ async def test_a_timeout_kills_the_command_and_keeps_its_output(tmp_path, editor
     async with went(tmp_path, calls(bash("echo begun; sleep 600", timeout=0.3)), **editor) as r:
         call = r.editor.tool_call()
         call.assert_finished("failed")
-        assert call.raw_output["stdout"] == "begun\n"
-        assert call.raw_output["exit_code"] is None
+        assert call.raw_output["stdout"] == "begun\n" and call.raw_output["exit_code"] is None
         assert "ran longer than 0.3 s" in r.messages(2)[-1]["content"]
 
 
@@ -198,8 +178,7 @@ async def test_a_terminal_that_cannot_be_created_falls_back_to_local(tmp_path, b
 @pytest.mark.parametrize("method", ["terminal/wait_for_exit", "terminal/output", "terminal/release"])
 @pytest.mark.parametrize("bad", [AnswersError(-32603, "lost"), AnswersGarbage()], ids=["error", "garbage"])
 async def test_a_misbehaving_terminal_fails_at_most_its_call(tmp_path, method, bad):
-    async with rig(tmp_path, calls(bash("echo hi")), misbehave={method: bad}) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, calls(bash("echo hi")), misbehave={method: bad}) as r:
         r.editor.assert_tool_calls_finished()
 
 
@@ -207,8 +186,7 @@ async def test_a_misbehaving_terminal_fails_at_most_its_call(tmp_path, method, b
 async def test_a_client_that_never_answers_holds_nothing_up_for_ever(tmp_path, method):
     config = "[limits]\nclient_timeout = 0.3\nkill_timeout = 0.3\n"
     script = calls(Call("write", {"path": "n.txt", "content": "x"}), Call("read", {"path": "n.txt"}), bash("echo hi"))
-    async with rig(tmp_path, script, misbehave={method: NeverAnswers()}, config=config) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, script, misbehave={method: NeverAnswers()}, config=config) as r:
         r.editor.assert_tool_calls_finished()
 
 
@@ -292,8 +270,7 @@ async def test_clients_with_quirks_still_read_and_write(tmp_path, quirk):
 
 async def test_a_client_error_on_write_fails_the_call_and_not_the_turn(tmp_path):
     script = calls(Call("write", {"path": "n.txt", "content": "x"}))
-    async with rig(tmp_path, script, misbehave={"fs/write_text_file": AnswersError(-32603, "read-only buffer")}) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, script, misbehave={"fs/write_text_file": AnswersError(-32603, "read-only buffer")}) as r:
         r.editor.tool_call().assert_finished("failed")
         assert "read-only buffer" in r.editor.tool_call().text()
         assert not (r.project / "n.txt").exists()
@@ -315,9 +292,8 @@ async def test_a_plan_is_shown_with_all_its_entries(tmp_path):
     async with went(tmp_path, calls(Call("plan", {"entries": entries}))) as r:
         plan = await r.editor.wait_for(lambda u: isinstance(u, Plan))
         assert [(e.content, e.status, e.priority) for e in plan.entries] == [
-            ("a", "completed", "high"),
-            ("b", "pending", "medium"),
-        ]
+            ("a", "completed", "high"), ("b", "pending", "medium"),
+        ]  # fmt: skip
 
 
 async def test_an_image_is_shown_to_the_person_and_to_the_model(tmp_path):

@@ -1,7 +1,5 @@
 """Tool calls beyond execution: feedback, repair, limits, cached results, hooks, questions, modes."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from typing import Any
@@ -15,7 +13,7 @@ from acp_agent.schema.acp import Plan as OldPlan
 from acp_agent.testing.fake_model import Answer, Call, Failure
 from acp_agent.tools.kit.registry import builtin_registry
 
-from .kit import asks, bash, results, rig, rounds, went
+from .kit import asks, bash, cancels, reloads, results, rig, rounds, went
 
 
 def said(r) -> str:
@@ -25,44 +23,36 @@ def said(r) -> str:
 # --- feedback ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("call", "category", "error"),
-    [
-        (Call("teleport", {}), "tool_not_found", "Unknown tool `teleport`"),
-        (Call("read", {}), "invalid_parameters", "- path: Field required"),
-        (Call("read", {"path": "a", "limit": "many"}), "type_mismatch", "- limit: "),
-        (Call("read", {"path": "/etc/passwd"}), "policy_blocked", "outside this session's folders"),
-        (Call("read", {"path": "missing"}), "invalid_parameters", "missing"),
-        (Call("edit", {"path": "a.txt", "old_string": "no", "new_string": "x"}), "permanent_failure", "a.txt"),
-        (Call("edit", {"path": "a.txt", "old_string": "", "new_string": ""}), "invalid_parameters", "`old_string`"),
-        (Call("read", {"pth": "a"}), "invalid_parameters", "`path`"),
-        (Call("read", "{not json"), "invalid_parameters", "not a JSON object"),
-        (Call("read", "[1]"), "invalid_parameters", "not a JSON object"),
-        (Call("read", {"path": "../outside.txt"}), "policy_blocked", "outside this session's folders"),
-        (Call("read", {"path": "a\0b"}), "invalid_parameters", "NUL"),
-        (bash("  "), "invalid_parameters", "empty"),
-        (Call("write", {"path": "/etc/made", "content": "x"}), "policy_blocked", "outside this session's folders"),
-        (Call("edit", {"path": "b.txt", "old_string": "x", "new_string": "y"}), "invalid_parameters", "does not exist"),
-    ],
-    ids=lambda value: value if isinstance(value, str) and value.islower() else None,
-)
+@pytest.mark.parametrize(("call", "category", "error"), [
+    (Call("teleport", {}), "tool_not_found", "Unknown tool `teleport`"),
+    (Call("read", {}), "invalid_parameters", "- path: Field required"),
+    (Call("read", {"path": "a", "limit": "many"}), "type_mismatch", "- limit: "),
+    (Call("read", {"path": "/etc/passwd"}), "policy_blocked", "outside this session's folders"),
+    (Call("read", {"path": "missing"}), "invalid_parameters", "missing"),
+    (Call("edit", {"path": "a.txt", "old_string": "no", "new_string": "x"}), "permanent_failure", "a.txt"),
+    (Call("edit", {"path": "a.txt", "old_string": "", "new_string": ""}), "invalid_parameters", "`old_string`"),
+    (Call("read", {"pth": "a"}), "invalid_parameters", "`path`"),
+    (Call("read", "{not json"), "invalid_parameters", "not a JSON object"),
+    (Call("read", "[1]"), "invalid_parameters", "not a JSON object"),
+    (Call("read", {"path": "../outside.txt"}), "policy_blocked", "outside this session's folders"),
+    (Call("read", {"path": "a\0b"}), "invalid_parameters", "NUL"), (bash("  "), "invalid_parameters", "empty"),
+    (Call("write", {"path": "/etc/made", "content": "x"}), "policy_blocked", "outside this session's folders"),
+    (Call("edit", {"path": "b.txt", "old_string": "x", "new_string": "y"}), "invalid_parameters", "does not exist"),
+], ids=lambda value: value if isinstance(value, str) and value.islower() else None)  # fmt: skip
 async def test_the_model_gets_the_feedback_block_and_the_person_the_plain_error(tmp_path, call, category, error):
     async with went(tmp_path, rounds(call), files={"a.txt": "one\n"}) as r:
         (text,) = results(r, 2)
         lines = text.splitlines()
         if category == "policy_blocked":
-            assert lines[:2] == ["[tool_error]", f"category: {category}"]
-            assert lines[2].startswith("error: ")
-            assert lines[-2].startswith("suggestion: ")
-            assert lines[-1] == "retryable: false"
+            assert lines[:2] == ["[tool_error]", f"category: {category}"] and lines[2].startswith("error: ")
+            assert lines[-2].startswith("suggestion: ") and lines[-1] == "retryable: false"
         else:  # The message says what the category and its suggestion would repeat.
             assert lines[0].startswith("[tool_error] ")
             assert not [line for line in lines if line.startswith(("category: ", "suggestion: ", "retryable: "))]
         assert error in text
         (shown,) = r.editor.tool_calls().values()
         shown.assert_finished("failed")
-        assert "[tool_error]" not in shown.content[0].content.text
-        assert error in shown.content[0].content.text
+        assert "[tool_error]" not in shown.content[0].content.text and error in shown.content[0].content.text
         assert shown.meta["toolError"] == {"category": category, "retryable": False}
         assert r.editor.permission_requests == []
 
@@ -73,15 +63,11 @@ async def test_a_refusal_of_the_person_is_told_as_needing_confirmation(tmp_path)
         assert not (r.project / "x").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "repaired"),
-    [
-        ({"file_path": "a.txt"}, {"path": "a.txt"}),
-        ({"filePath": "a.txt"}, {"path": "a.txt"}),
-        ({"path": "a.txt", "offset": "2"}, {"path": "a.txt", "offset": "2"}),
-        ({"filename": "a.txt", "limit": "1"}, {"path": "a.txt", "limit": 1}),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "repaired"), [
+    ({"file_path": "a.txt"}, {"path": "a.txt"}), ({"filePath": "a.txt"}, {"path": "a.txt"}),
+    ({"path": "a.txt", "offset": "2"}, {"path": "a.txt", "offset": "2"}),
+    ({"filename": "a.txt", "limit": "1"}, {"path": "a.txt", "limit": 1}),
+])  # fmt: skip
 async def test_arguments_that_are_wrong_in_form_only_are_mended_once(tmp_path, arguments, repaired):
     async with went(tmp_path, rounds(Call("read", arguments)), files={"a.txt": "one\ntwo\n"}) as r:
         (shown,) = r.editor.tool_calls().values()
@@ -95,11 +81,10 @@ MEANT = {
     "create_file": ({"file_path": "new.txt", "content": "x"}, "write", "new.txt"),
     "replace_in_file": ({"path": "sub/a.txt", "old_text": "one", "new_text": "two"}, "edit", "sub/a.txt"),
     "run": ({"cmd": "touch ran"}, "bash", "ran"),
-    "python": ({"code": "open('made', 'w').write('END')\n"}, "bash", "made"),
-    "search": ({"query": "one"}, "grep", ""),
+    "python": ({"code": "open('made', 'w').write('END')\n"}, "bash", "made"), "search": ({"query": "one"}, "grep", ""),
     "openFile": ({"filename": "sub/a.txt"}, "read", ""),
     "delete_path": ({"path": "sub/a.txt", "recursive": None}, "delete_path", ""),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("written", [False, True], ids=["made", "written"])
@@ -123,8 +108,7 @@ async def test_arguments_may_be_encoded_twice_or_be_null(tmp_path, arguments):
 
 
 async def test_a_call_of_no_tool_as_the_whole_answer_fails_in_words_and_the_turn_goes_on(tmp_path):
-    script = ['{"name": "rite_file", "arguments": {"path": "a", "content": "x"}}', "So not."]
-    async with went(tmp_path, script) as r:
+    async with went(tmp_path, ['{"name": "rite_file", "arguments": {"path": "a", "content": "x"}}', "So not."]) as r:
         assert "Did you mean `write(path, content" in r.messages(2)[-1]["content"]
         assert r.editor.text() == "So not."
 
@@ -132,14 +116,10 @@ async def test_a_call_of_no_tool_as_the_whole_answer_fails_in_words_and_the_turn
 # --- what repeats itself -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("call", "looks"),
-    [
-        (Call("read", {"path": "missing"}), [Call("list_directory", {})] * 2),
-        (Call("edit", {"path": "a", "old_string": "nowhere", "new_string": "x"}), [bash("ls"), bash("ls -a")]),
-    ],
-    ids=["a tool looks in between", "commands look in between"],
-)
+@pytest.mark.parametrize(("call", "looks"), [
+    (Call("read", {"path": "missing"}), [Call("list_directory", {})] * 2),
+    (Call("edit", {"path": "a", "old_string": "nowhere", "new_string": "x"}), [bash("ls"), bash("ls -a")]),
+], ids=["a tool looks in between", "commands look in between"])  # fmt: skip
 async def test_the_same_failure_is_not_run_a_third_time_and_the_remedy_says_so(tmp_path, call, looks):
     script = rounds(call, looks[0], call, looks[1], call)
     async with went(tmp_path, script, config="[agent]\ndoom_loop = 9\n", mode="auto", files={"a": "one\n"}) as r:
@@ -167,15 +147,13 @@ async def test_three_rounds_with_the_same_call_end_the_turn_before_the_third_run
 
 async def test_three_rounds_with_the_same_output_end_the_turn(tmp_path):
     script = [asks(bash(f"echo same; false # {number}")) for number in range(9)]
-    async with rig(tmp_path, script, mode="auto") as r:
-        assert (await r.editor.prompt("go")).stop_reason == "max_turn_requests"
+    async with went(tmp_path, script, mode="auto", ends="max_turn_requests") as r:
         assert "the same output 3 times in a row" in said(r)
         assert len(r.model.requests) == 3
 
 
 async def test_changes_that_succeed_without_a_word_are_no_doom_loop(tmp_path):
-    async with rig(tmp_path, rounds(*(bash(f"touch f{number}") for number in range(5))), mode="auto") as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, rounds(*(bash(f"touch f{number}") for number in range(5))), mode="auto") as r:
         assert (r.project / "f4").exists()
 
 
@@ -230,12 +208,7 @@ async def test_a_path_that_changed_is_read_again(tmp_path, how):
         "editor": Call("list_directory", {}),
     }[how]
     buffers: dict = {}
-    script = [
-        asks(read),
-        asks(between),
-        Answer(tool_calls=(read,), hang_before=True),
-        "done",
-    ]
+    script = [asks(read), asks(between), Answer(tool_calls=(read,), hang_before=True), "done"]
     async with rig(tmp_path, script, mode="auto", buffers=buffers) as r:
         file = r.project / "a.txt"
         file.write_text("one\n")
@@ -248,8 +221,7 @@ async def test_a_path_that_changed_is_read_again(tmp_path, how):
                 buffers[file] = "two\n"
             r.model.release()
         again = results(r, 4)[-1]
-        assert "two" in again
-        assert "[unchanged" not in again
+        assert "two" in again and "[unchanged" not in again
 
 
 async def test_bash_is_never_remembered(tmp_path):
@@ -271,13 +243,9 @@ async def test_hooks_run_around_tools_and_after_changes_with_the_facts_as_variab
     script = rounds(Call("write", {"path": "a.txt", "content": "x"}), bash("mkdir sub && cd sub"))
     async with went(tmp_path, script, mode="auto", config=config) as r:
         assert log.read_text().splitlines() == [
-            "tool_before write",
-            f"file_changed write {r.project / 'a.txt'}",
-            "tool_after write completed",
-            "tool_before bash",
-            f"cwd_changed bash {r.project / 'sub'}",
-            "tool_after bash completed",
-        ]
+            "tool_before write", f"file_changed write {r.project / 'a.txt'}", "tool_after write completed",
+            "tool_before bash", f"cwd_changed bash {r.project / 'sub'}", "tool_after bash completed",
+        ]  # fmt: skip
 
 
 async def test_a_hook_that_fails_is_reported_once_and_the_call_goes_on(tmp_path):
@@ -293,8 +261,7 @@ async def test_a_hook_that_fails_is_reported_once_and_the_call_goes_on(tmp_path)
 
 async def test_a_hook_that_hangs_is_killed_after_its_timeout(tmp_path):
     config = "[[hooks.tool_after]]\ncommand = 'sleep 600'\ntimeout = 0.1\n"
-    async with rig(tmp_path, rounds(Call("list_directory", {})), config=config) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, rounds(Call("list_directory", {})), config=config) as r:
         assert "ran longer than 0.1 s" in said(r)
 
 
@@ -344,8 +311,7 @@ async def test_a_question_is_a_form_where_the_editor_has_forms(tmp_path, choices
     "content", [None, {}, {"answer": "green"}, {"answer": 5}, {"answer": ["red", "green"]}, {"other": " x "}], ids=str
 )
 async def test_what_a_form_gives_is_checked_again(tmp_path, content):
-    async with rig(tmp_path, rounds(ASK), elicitation=form(content)) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, rounds(ASK), elicitation=form(content)) as r:
         answered = {"['red', 'green']": "red", " x ": "x"}.get(str(next(iter((content or {}).values()), "")))
         declined = "The user declined to answer. Continue with what you know, or state your assumptions."
         assert results(r, 2) == [f"The user answered: {answered}" if answered else declined]
@@ -360,11 +326,11 @@ async def test_without_forms_a_question_with_choices_is_asked_like_a_permission(
         assert results(r, 2) == ["The user answered: blue"]
         (asked,) = r.editor.permission_requests
         assert asked.tool_call.title == "Which one?"
+        assert not asked.tool_call.status, "the call is not set back"
 
 
 async def test_without_forms_and_choices_the_question_ends_the_turn_and_the_next_prompt_answers(tmp_path):
-    async with rig(tmp_path, [asks(Call("ask_user", {"question": "What name?"})), "thanks"]) as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, [asks(Call("ask_user", {"question": "What name?"})), "thanks"]) as r:
         assert "What name?" in said(r)
         assert len(r.model.requests) == 1
         await r.editor.prompt("Ada")
@@ -372,8 +338,7 @@ async def test_without_forms_and_choices_the_question_ends_the_turn_and_the_next
 
 
 async def test_a_question_nobody_answers_ends_by_its_timeout(tmp_path):
-    async with rig(tmp_path, rounds(ASK), elicitation=never, config="[tools]\nask_timeout = 0.05\n") as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, rounds(ASK), elicitation=never, config="[tools]\nask_timeout = 0.05\n") as r:
         assert "No answer in time" in results(r, 2)[0]
 
 
@@ -381,8 +346,7 @@ async def test_a_question_is_cancelled_with_its_turn(tmp_path):
     async with rig(tmp_path, rounds(ASK), elicitation=never) as r:
         turn = r.editor.begin("go")
         await r.editor.wait_until(lambda: r.editor.elicitations)
-        r.editor.cancel()
-        assert (await turn.response()).stop_reason == "cancelled"
+        await cancels(r, turn)
 
 
 # --- modes -------------------------------------------------------------------------------------------------------
@@ -391,9 +355,7 @@ async def test_a_question_is_cancelled_with_its_turn(tmp_path):
 async def test_switch_mode_leaves_architect_after_asking_every_time(tmp_path):
     plan = Call("switch_mode", {"mode": "code", "plan": "1. do it"})
     async with went(tmp_path, rounds(plan, Call("write", {"path": "x", "content": "x"})), mode="architect") as r:
-        assert "switch_mode" in r.tool_names(1)
-        assert "write" not in r.tool_names(1)
-        assert "write" in r.tool_names(2)
+        assert "switch_mode" in r.tool_names(1) and "write" not in r.tool_names(1) and "write" in r.tool_names(2)
         assert "switch_mode" not in r.tool_names(2)
         assert (r.project / "x").read_text() == "x"
         asked = r.editor.permission_requests[0]
@@ -445,8 +407,7 @@ def _method(line: Any) -> str:
 
 
 async def test_a_plan_that_is_not_approved_ends_the_turn_and_the_next_prompt_says_why(tmp_path):
-    script = [asks(PROPOSES), "Then so."]
-    async with went(tmp_path, script, mode="architect", permissions=[reject_once]) as r:
+    async with went(tmp_path, [asks(PROPOSES), "Then so."], mode="architect", permissions=[reject_once]) as r:
         assert len(r.model.requests) == 1
         await r.editor.prompt("Smaller steps.")
         assert "write" not in r.tool_names(2)
@@ -460,16 +421,10 @@ async def test_the_users_words_about_a_plan_reach_the_model_where_there_are_form
         assert "write" not in r.tool_names(2)
 
 
-@pytest.mark.parametrize(
-    ("plan", "trouble"),
-    [
-        ("x" * 1001, "1001 characters, more than 1000"),
-        ("do \u202eti", "would not see"),
-        ("do it <!-- and that -->", "would not see"),
-        (" \n", "is empty"),
-    ],
-    ids=["long", "reversed", "hidden", "empty"],
-)
+@pytest.mark.parametrize(("plan", "trouble"), [
+    ("x" * 1001, "1001 characters, more than 1000"), ("do \u202eti", "would not see"),
+    ("do it <!-- and that -->", "would not see"), (" \n", "is empty"),
+], ids=["long", "reversed", "hidden", "empty"])  # fmt: skip
 async def test_a_plan_that_cannot_be_shown_whole_is_not_put_before_the_user(tmp_path, plan, trouble):
     config = "[tools]\nmax_plan_chars = 1000\n"
     async with went(tmp_path, rounds(Call("switch_mode", {"plan": plan})), mode="architect", config=config) as r:
@@ -492,8 +447,7 @@ async def test_without_any_tool_no_tools_are_sent_and_a_call_is_told_why_it_is_n
 async def test_a_model_without_tool_calls_works_by_fenced_blocks(tmp_path):
     block = '```tool\n{"name": "write", "arguments": {"path": "a.txt", "content": "made"}}\n```\n'
     script = [f"I write.\n{block}It is written.", "```bash\ncat a.txt\n```\n", "It says made."]
-    async with rig(tmp_path, script, config="[providers.default]\ntool_calling = 'fenced'\n", mode="auto") as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, script, config="[providers.default]\ntool_calling = 'fenced'\n", mode="auto") as r:
         assert "tools" not in r.request(1)
         assert "<tools>" in r.messages(1)[0]["content"]
         write, ran = r.editor.tool_calls().values()
@@ -503,19 +457,14 @@ async def test_a_model_without_tool_calls_works_by_fenced_blocks(tmp_path):
         assert said(r) == "I write.\nIt says made."
         told = r.messages(3)
         assert [message["role"] for message in told] == ["system", *["user", "assistant"] * 2, "user"]
-        assert "Result of `bash`" in str(told[-1]["content"])
-        assert "made" in str(told[-1]["content"])
-        session = r.editor.session_id
-        await r.editor.client.close_session(session)
-        r.editor.updates.clear()
-        await r.editor.load_session(session, r.project)
+        assert "Result of `bash`" in str(told[-1]["content"]) and "made" in str(told[-1]["content"])
+        await reloads(r)
         assert len(r.editor.tool_calls()) == 2
 
 
 async def test_a_server_that_refuses_tools_is_asked_again_in_blocks(tmp_path):
     refusal = Failure(400, {"error": {"message": "gemma does not support tools"}})
-    async with rig(tmp_path, [refusal, "```bash\necho hi\n```\n", "done"], mode="auto") as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, [refusal, "```bash\necho hi\n```\n", "done"], mode="auto") as r:
         (call,) = r.editor.tool_calls().values()
         call.assert_finished("completed")
         assert call.raw_output["stdout"] == "hi\n"
@@ -526,20 +475,13 @@ async def test_a_server_that_refuses_tools_is_asked_again_in_blocks(tmp_path):
 
 async def test_calls_behind_an_open_question_are_not_run(tmp_path):
     question, write = Call("ask_user", {"question": "Delete all?"}), Call("write", {"path": "x", "content": "x"})
-    async with rig(tmp_path, [asks(question, write), "ok"], mode="auto") as r:
-        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+    async with went(tmp_path, [asks(question, write), "ok"], mode="auto") as r:
         assert not (r.project / "x").exists()
         asked, written = r.editor.tool_calls().values()
         asked.assert_finished("completed")
         written.assert_finished("failed")
         await r.editor.prompt("no")
         assert "has not answered an earlier question" in results(r, 2)[1]
-
-
-async def test_the_question_of_a_running_call_does_not_set_it_back(tmp_path):
-    async with went(tmp_path, rounds(ASK)) as r:
-        (asked,) = r.editor.permission_requests
-        assert not asked.tool_call.status
 
 
 async def test_a_question_shows_what_will_be_sent(tmp_path):
@@ -574,18 +516,13 @@ async def test_hooks_after_a_call_run_only_where_those_before_did(tmp_path):
         assert log.read_text().splitlines() == ["tool_before", "tool_after"]
 
 
-async def test_tools_are_disabled_by_patterns_too(tmp_path):
-    async with went(tmp_path, ["ok"], config='[tools]\ndisabled = ["web_*", "memory_[rs]*"]\n', prompt="hello") as r:
+async def test_tools_are_disabled_by_patterns_too_and_what_is_not_there_is_said_by_name(tmp_path):
+    config = '[tools]\ndisabled = ["web_*", "memory_[rs]*", "glob", "nonsense"]\n'
+    async with went(tmp_path, ["ok"], config=config, prompt="hello") as r:
         names = r.tool_names(1)
-        assert "bash" in names
-        assert not names & {"web_search", "web_scrape", "memory_recall", "memory_store"}
-        await r.editor.prompt("/tools")
-        assert "- `web_search`: `web_search` is disabled" in said(r)
-
-
-async def test_tools_and_status_say_what_is_not_there_by_name(tmp_path):
-    async with rig(tmp_path, [], config='[tools]\ndisabled = ["glob", "nonsense"]\n') as r:
+        assert "bash" in names and not names & {"web_search", "web_scrape", "memory_recall", "memory_store"}
         await r.editor.wait_for(lambda u: "`nonsense`" in str(getattr(u, "content", "")))
         await r.editor.prompt("/tools")
-        assert "- `find_path`: `find_path` is disabled" in said(r)
+        for name in ("find_path", "web_search"):
+            assert f"- `{name}`: `{name}` is disabled" in said(r)
         assert "- `bash_output`, `bash_kill`, `bash_list`: Nothing was started" in said(r)

@@ -1,8 +1,6 @@
 """Files that other programs load: file tools ask about them each time, commands in the sandbox cannot change those that
 are there, and what commands create or change is told."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from acp_agent.safety.folders.watch import Watch, told
 from acp_agent.safety.lines.examine import examine
 from acp_agent.testing.fake_model import Call
 from tests.nightly import examples
+from tests.tables import packed
 
 from .kit import audit, bash, results, rig, rounds, went
 from .test_safety import git, repository
@@ -109,31 +108,16 @@ async def test_what_a_link_of_such_a_name_leads_to_is_told(tmp_path: Path) -> No
         assert TOLD not in said[-1], "the control"
 
 
-LINES = """
-echo x > .npmrc
-echo x >> sub/.zed/settings.json
-tee .pre-commit-config.yaml
-sed -i s/a/b/ .gitattributes
-sed --in-place -e s/a/b/ sub/.gitattributes
-perl -pi -e s/a/b/ .cargo/config.toml
-cp plain .github/workflows/ci.yml
-cp sub/.npmrc .
-cp -t . sub/.npmrc
-mv plain/.zed .
-ln -s plain .exrc
-touch .dir-locals.el
-mkdir .cursor
-install plain .envrc
-""".strip().splitlines()
+LINES = packed("""
+echo x > .npmrc ¦ echo x >> sub/.zed/settings.json ¦ tee .pre-commit-config.yaml ¦ sed -i s/a/b/ .gitattributes
+sed --in-place -e s/a/b/ sub/.gitattributes ¦ perl -pi -e s/a/b/ .cargo/config.toml
+cp plain .github/workflows/ci.yml ¦ cp sub/.npmrc . ¦ cp -t . sub/.npmrc ¦ mv plain/.zed . ¦ ln -s plain .exrc
+touch .dir-locals.el ¦ mkdir .cursor ¦ install plain .envrc
+""")
 
-HARMLESS = """
-sed -i s/.npmrc/x/ plain
-cp plain sub
-git add .npmrc
-cat .npmrc
-grep -r x .github
-npm install
-""".strip().splitlines()
+HARMLESS = packed("""
+sed -i s/.npmrc/x/ plain ¦ cp plain sub ¦ git add .npmrc ¦ cat .npmrc ¦ grep -r x .github ¦ npm install
+""")
 
 
 def test_lines_that_write_them_are_a_high_risk(tmp_path: Path) -> None:
@@ -178,8 +162,7 @@ async def test_what_a_command_creates_of_them_is_told_at_its_end(tmp_path: Path,
         tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config, otherwise=allow_once
     ) as r:
         first, second = results(r, 3)
-        assert (r.project / ".npmrc").exists()
-        assert (r.project / "sub/.vscode/tasks.json").exists()
+        assert (r.project / ".npmrc").exists() and (r.project / "sub/.vscode/tasks.json").exists()
         assert (TOLD in first) is not controlled
         assert TOLD not in second, "once is enough"
         if controlled:
@@ -238,9 +221,7 @@ HOW = st.sampled_from(["file", "folder", "moved in", "link", "renamed"])
 
 @settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(PLACES, NAMES, HOW), max_size=4))
-def test_nothing_of_these_names_comes_into_being_unnoticed(
-    tmp_path_factory: pytest.TempPathFactory, made: list[tuple[str, str, str]]
-) -> None:
+def test_nothing_of_these_names_comes_into_being_unnoticed(tmp_path_factory: pytest.TempPathFactory, made) -> None:
     root = tmp_path_factory.mktemp("root")
     (root / "a/b").mkdir(parents=True)
     (root / "x").write_text("x")
@@ -279,8 +260,7 @@ def test_what_is_made_while_two_commands_run_is_told_once_also_if_a_third_begins
     (tmp_path / ".npmrc").write_text("x")
     watch.look()
     watch.began()
-    assert watch.ended() == {tmp_path / ".npmrc": "new"}
-    assert watch.ended() == {}
+    assert watch.ended() == {tmp_path / ".npmrc": "new"} and watch.ended() == {}
 
 
 def test_some_count_in_the_home_folder_only(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """What runs in a trusted folder is what the user was shown: each attack comes with a control, which succeeds."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
@@ -55,26 +53,18 @@ ATTACKS: dict[str, tuple[str, str, Callable[[Path], None]]] = {
     "deep": (f"sh {HOOKS}/a/b/c/check", f"{HOOKS}/a/b/c/check", nothing),
     "behind 100 others": (f"sh {HOOKS}/check", f"{HOOKS}/check", crowded),
     "large": (
-        f"sh {HOOKS}/check",
-        f"{HOOKS}/check",
-        lambda project: put(project / HOOKS / "pad", "x" * 600_000).chmod(0o600),
+        f"sh {HOOKS}/check", f"{HOOKS}/check", lambda project: put(project / HOOKS / "pad", "x" * 600_000).chmod(0o600),
     ),
     "elsewhere in the project": ("sh tools/check.sh", "tools/check.sh", nothing),
     "from its folder": (f"cd {HOOKS} && sh ./check", f"{HOOKS}/check", nothing),
     "target of a link": (
-        f"sh {HOOKS}/link",
-        "tools/check",
-        lambda project: link(project, f"{HOOKS}/link", "../../tools/check"),
+        f"sh {HOOKS}/link", "tools/check", lambda project: link(project, f"{HOOKS}/link", "../../tools/check"),
     ),
     "the link": (
-        f"sh {HOOKS}/link",
-        f"{HOOKS}/link",
-        lambda project: link(project, f"{HOOKS}/link", "../../tools/check"),
+        f"sh {HOOKS}/link", f"{HOOKS}/link", lambda project: link(project, f"{HOOKS}/link", "../../tools/check"),
     ),
     "folder of hooks that is a link": (
-        f'sh "$(pwd)"/{HOOKS}/check',
-        "tools/check",
-        lambda project: link(project, HOOKS, "../tools"),
+        f'sh "$(pwd)"/{HOOKS}/check', "tools/check", lambda project: link(project, HOOKS, "../tools"),
     ),
     "after the folder, with a default": ('sh "${CLAUDE_PROJECT_DIR:-.}"/tools/check.sh', "tools/check.sh", nothing),
     "after what a command says": ('sh "$(pwd)/tools/check.sh"', "tools/check.sh", nothing),
@@ -85,16 +75,12 @@ ATTACKS: dict[str, tuple[str, str, Callable[[Path], None]]] = {
     "without a mark, by its variable": ('sh "$CLAUDE_PROJECT_DIR"/tools/check', "tools/check", nothing),
     "sourced": (". tools/check", "tools/check", nothing),
     "sourced if it is there": (
-        "if [ -e tools/more ]; then . tools/more; else sh tools/check; fi",
-        "tools/more",
-        nothing,
+        "if [ -e tools/more ]; then . tools/more; else sh tools/check; fi", "tools/more", nothing,
     ),
     "new beside it": (
-        "if [ -e tools/more.sh ]; then sh tools/more.sh; else sh tools/check.sh; fi",
-        "tools/more.sh",
-        nothing,
+        "if [ -e tools/more.sh ]; then sh tools/more.sh; else sh tools/check.sh; fi", "tools/more.sh", nothing,
     ),
-}
+}  # fmt: skip
 
 
 def link(project: Path, name: str, target: str) -> None:
@@ -202,8 +188,7 @@ async def test_a_hook_of_the_configuration_that_only_is_told_is_looked_at_too(tm
     own = tmp_path / "project/.acp-coder"
     put(own / "hooks/check", f"echo good >> {seen}\n")
     put(own / "config.toml", '[[hooks.tool_before]]\ncommand = "sh .acp-coder/hooks/check"\n')
-    script = [*rounds(bash("true")), *rounds(bash("true")), *rounds(bash("true"))]
-    async with rig(tmp_path, script, mode="auto") as r:
+    async with rig(tmp_path, [*rounds(bash("true")), *rounds(bash("true")), *rounds(bash("true"))], mode="auto") as r:
         await trust(r)
         await r.editor.new_session(r.project)
         await r.editor.client.set_session_mode(r.editor.session_id, "auto")
@@ -275,22 +260,17 @@ async def test_the_question_names_what_is_covered_and_what_is_not(tmp_path):
         put(project / "lib/run.py", "pass\n")
         put(project / ".claude/settings.json", settings(command))
 
-    async with rig(tmp_path, before=files) as r:
-        await r.editor.prompt("/trust")
+    async with went(tmp_path, before=files, prompt="/trust") as r:
         listed = [line[2:] for line in r.editor.text().splitlines() if line.startswith("- ")]
         covered = [
-            ".claude/settings.json",
-            f"{HOOKS}/check",
-            f"python -> {os.path.realpath(sys.executable)}",
-            "lib/run.py",
+            ".claude/settings.json", f"{HOOKS}/check", f"python -> {os.path.realpath(sys.executable)}", "lib/run.py",
             "tool",
-        ]
+        ]  # fmt: skip
         assert listed == [
-            *covered,
-            f"not covered: {HOOKS}/folder: what is in it may change",
+            *covered, f"not covered: {HOOKS}/folder: what is in it may change",
             "not covered: data.db: it is data, so it may change",
             "not covered: other files of the project that these programs load",
-        ]
+        ]  # fmt: skip
 
 
 async def test_a_file_that_is_named_as_a_program_of_path_does_not_take_its_place(tmp_path):
@@ -300,8 +280,7 @@ async def test_a_file_that_is_named_as_a_program_of_path_does_not_take_its_place
         put(project / "echo", "exit 1\n").chmod(0o755)
         put(project / "run.sh", f"echo script >> {seen}\n")
         put(project / "bare", f"echo bare >> {seen}\n").chmod(0o755)
-        command = f"echo said >> {seen}; sh run.sh; ./bare; sh ./bare; sh bare"
-        put(project / ".claude/settings.json", settings(command))
+        put(project / ".claude/settings.json", settings(f"echo said >> {seen}; sh run.sh; ./bare; sh ./bare; sh bare"))
 
     async with rig(tmp_path, rounds(bash("true")), mode="auto", before=files) as r:
         await trust(r)

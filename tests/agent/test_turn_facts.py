@@ -1,7 +1,5 @@
 """What a turn did by the program's own observation: told with the results of commands, at the end, and to the user."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path
@@ -27,28 +25,18 @@ def last_tool(r: Any, number: int) -> str:
     return [str(each["content"]) for each in r.messages(number) if each["role"] == "tool"][-1]
 
 
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        ("sed -i 's/8080/9090/' config.json", "[changed: config.json +1 -1]"),
-        ("sed -i 's/port: 8080/port: 9090/' config.json", "[no file changed]"),
-        ("printf 'a\\nb\\n' > new.txt; rm old.txt", "[created: new.txt; deleted: old.txt]"),
-        ("find . -name '*.log' -delete", "[no file changed]"),
-        ("mkdir -p .cache node_modules && touch .cache/x node_modules/y made", "[created: made]"),
-        ("for n in 1 2 3 4 5 6 7; do echo $n > f$n; done", "[created: f1, f2, f3, f4, f5 and 2 more]"),
-        ("chmod +x config.json", "[changed: config.json (mode)]"),
-        ("sed -i s/1/2/ ../elsewhere; true", ""),
-        ("cd /tmp && sed -i s/no-such-word/b/ no-such-file-here", ""),
-        ("sed -i s/a/b/ out/f", ""),
-        ("echo x > /dev/null", ""),
-        ("git stash", ""),
-        ("touch old.txt", ""),
-        ("rm -f $HOME/x", ""),
-        ("(true; rm -f x) &", ""),
-        ("cat config.json", ""),
-        ("test -f config.json", ""),
-    ],
-)
+@pytest.mark.parametrize(("line", "told"), [
+    ("sed -i 's/8080/9090/' config.json", "[changed: config.json +1 -1]"),
+    ("sed -i 's/port: 8080/port: 9090/' config.json", "[no file changed]"),
+    ("printf 'a\\nb\\n' > new.txt; rm old.txt", "[created: new.txt; deleted: old.txt]"),
+    ("find . -name '*.log' -delete", "[no file changed]"),
+    ("mkdir -p .cache node_modules && touch .cache/x node_modules/y made", "[created: made]"),
+    ("for n in 1 2 3 4 5 6 7; do echo $n > f$n; done", "[created: f1, f2, f3, f4, f5 and 2 more]"),
+    ("chmod +x config.json", "[changed: config.json (mode)]"), ("sed -i s/1/2/ ../elsewhere; true", ""),
+    ("cd /tmp && sed -i s/no-such-word/b/ no-such-file-here", ""), ("sed -i s/a/b/ out/f", ""),
+    ("echo x > /dev/null", ""), ("git stash", ""), ("touch old.txt", ""), ("rm -f $HOME/x", ""),
+    ("(true; rm -f x) &", ""), ("cat config.json", ""), ("test -f config.json", ""),
+])  # fmt: skip
 async def test_a_commands_result_says_what_it_changed(tmp_path, line, told):
     def linked(project: Path) -> None:
         put(tmp_path / "outside" / "f", "x\n")
@@ -66,17 +54,14 @@ async def turn(tmp_path, *answers: Answer | str, **more: Any) -> tuple[Any, list
         return r, [str(each["content"]) for body in r.model.requests for each in body.body["messages"][-1:]]
 
 
-@pytest.mark.parametrize(
-    ("answers", "told"),
-    [
-        (["I have changed the port to 9090."], "[No file has been changed in this turn. Go on, or tell the user"),
-        (["Done."], "[No file has been changed in this turn. Go on"),
-        ([asks(NO_EDIT), "The port was updated."], "; the last change failed: "),
-        ([asks(NO_EDIT), "I could not find it."], "the last change failed: "),
-        ([asks(Call("rename_all", {"a": 1})), "Renamed."], "the last change failed: rename_all"),
-        ([asks(bash("sed -i s/8080/9090/ config.json")), asks(NO_EDIT), "All done."], "[The last change failed: "),
-    ],
-)
+@pytest.mark.parametrize(("answers", "told"), [
+    (["I have changed the port to 9090."], "[No file has been changed in this turn. Go on, or tell the user"),
+    (["Done."], "[No file has been changed in this turn. Go on"),
+    ([asks(NO_EDIT), "The port was updated."], "; the last change failed: "),
+    ([asks(NO_EDIT), "I could not find it."], "the last change failed: "),
+    ([asks(Call("rename_all", {"a": 1})), "Renamed."], "the last change failed: rename_all"),
+    ([asks(bash("sed -i s/8080/9090/ config.json")), asks(NO_EDIT), "All done."], "[The last change failed: "),
+])  # fmt: skip
 async def test_before_a_turn_ends_the_model_is_told_once_what_was_not_done(tmp_path, answers, told):
     r, last = await turn(tmp_path, *answers, "It is not done: there is no such text.")
     assert told in last[-1]
@@ -93,28 +78,23 @@ async def test_who_goes_on_is_not_contradicted(tmp_path):
     assert "No file" not in r.editor.text()
 
 
-@pytest.mark.parametrize(
-    ("answers", "more"),
-    [
-        (["The port was changed in May."], {"prompt": "When was the port changed?"}),
-        (["It was added by Ann."], {"prompt": "Explain this file."}),
-        (["I looked at it."], {}),
-        (["Done."], {"prompt": "Run the tests."}),
-        ([asks(bash("sed -i s/8080/9090/ config.json")), "I have changed the port."], {}),
-        ([asks(Call("write", {"path": "x", "content": "x"})), "I have added x."], {}),
-        (["I have changed the port."], {"mode": "ask"}),
-        (["I have changed the port."], {"finish_check": False}),
-        ([asks(bash("sh x.sh")), "I have changed the port."], {"config": "[undo]\nenabled = false\n"}),
-        ([asks(bash("git init -q; git branch topic")), "I have created the branch."], {"prompt": "Create a branch."}),
-        ([asks(bash("true; sleep 9", background=True)), "I have created it."], {"prompt": "Create the build."}),
-        ([asks(NO_EDIT), asks(bash("python3 -c pass")), "I have changed it."], {}),
-        ([asks(NO_EDIT), asks(Call("ask_user", {"question": "Which?"}))], {"permissions": [], "elicitation": False}),
-        ([asks(bash("pytest > /dev/shm/no/such/log")), "The tests do not run."], {"prompt": "Run the tests."}),
-        ([asks(bash("printf 'exit 1' > t.sh; sh t.sh")), "It fails."], {"prompt": "Write a test."}),
-        (["Nothing was changed: I need the file's name."], {}),
-        ([asks(NO_EDIT), asks(bash("sed -i s/8080/9090/ config.json")), "I have changed it."], {}),
-    ],
-)
+@pytest.mark.parametrize(("answers", "more"), [
+    (["The port was changed in May."], {"prompt": "When was the port changed?"}),
+    (["It was added by Ann."], {"prompt": "Explain this file."}), (["I looked at it."], {}),
+    (["Done."], {"prompt": "Run the tests."}),
+    ([asks(bash("sed -i s/8080/9090/ config.json")), "I have changed the port."], {}),
+    ([asks(Call("write", {"path": "x", "content": "x"})), "I have added x."], {}),
+    (["I have changed the port."], {"mode": "ask"}), (["I have changed the port."], {"finish_check": False}),
+    ([asks(bash("sh x.sh")), "I have changed the port."], {"config": "[undo]\nenabled = false\n"}),
+    ([asks(bash("git init -q; git branch topic")), "I have created the branch."], {"prompt": "Create a branch."}),
+    ([asks(bash("true; sleep 9", background=True)), "I have created it."], {"prompt": "Create the build."}),
+    ([asks(NO_EDIT), asks(bash("python3 -c pass")), "I have changed it."], {}),
+    ([asks(NO_EDIT), asks(Call("ask_user", {"question": "Which?"}))], {"permissions": [], "elicitation": False}),
+    ([asks(bash("pytest > /dev/shm/no/such/log")), "The tests do not run."], {"prompt": "Run the tests."}),
+    ([asks(bash("printf 'exit 1' > t.sh; sh t.sh")), "It fails."], {"prompt": "Write a test."}),
+    (["Nothing was changed: I need the file's name."], {}),
+    ([asks(NO_EDIT), asks(bash("sed -i s/8080/9090/ config.json")), "I have changed it."], {}),
+])  # fmt: skip
 async def test_words_that_are_true_or_claim_nothing_cost_no_request(tmp_path, answers, more):
     r, _ = await turn(tmp_path, *answers, **more)
     assert len(r.model.requests) == len(answers)
@@ -123,12 +103,9 @@ async def test_words_that_are_true_or_claim_nothing_cost_no_request(tmp_path, an
 
 async def test_a_refused_change_is_the_users_decision(tmp_path):
     r, _ = await turn(
-        tmp_path,
-        asks(Call("write", {"path": "x", "content": "x"})),
-        "As you like.",
-        mode="code",
+        tmp_path, asks(Call("write", {"path": "x", "content": "x"})), "As you like.", mode="code",
         permissions=[reject_once],
-    )
+    )  # fmt: skip
     assert len(r.model.requests) == 2
 
 
@@ -163,12 +140,9 @@ def test_lines_that_are_there_to_change_files(tmp_path, line, alters):
 
 def test_claims_and_questions():
     for text in (
-        "I've updated `a`.",
-        "I have now fixed it",
-        "The file has been renamed.",
-        "x is now set",
+        "I've updated `a`.", "I have now fixed it", "The file has been renamed.", "x is now set",
         "Look:\nthe port was changed",
-    ):
+    ):  # fmt: skip
         assert _claims(text), text
     for text in (
         "You can add it yourself.", "I would change it so:", "It contains the settings.", "I looked at it.",
@@ -213,8 +187,7 @@ async def test_what_changed_while_others_ran_is_ascribed_to_no_command(tmp_path)
     def gate(project: Path) -> None:
         os.mkfifo(project / "gate")
 
-    async with rig(tmp_path, script, mode="auto", before=gate) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", before=gate) as r:
         assert "mine" not in last_tool(r, 3)
         await anyio.to_thread.run_sync((r.project / "gate").write_text, "go")
         await r.editor.prompt("/clear")

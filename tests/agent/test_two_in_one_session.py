@@ -1,7 +1,5 @@
 """Two agents in one session: one works in it at a time, the other is told, and nothing is lost."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -15,7 +13,7 @@ from acp_agent.loop.turn_lease import TurnLease
 from acp_agent.store.session_store import SessionStore
 from acp_agent.store.stores import sqlite_store
 
-from .kit import Rig, another, asks, bash, in_a_file, on_stdio, refused, results, rig, went
+from .kit import Rig, another, asks, bash, cancels, in_a_file, on_stdio, refused, results, rig, went
 
 WAITS = "while [ ! -e go ]; do sleep 0.05; done; echo the result"
 pytestmark = on_stdio
@@ -77,8 +75,7 @@ async def test_a_turn_that_ended_in_any_way_lets_the_session_go(tmp_path):
     async with rig(tmp_path, [asks(bash(WAITS)), "done"], mode="auto") as r, another(r.environ) as second:
         turn, begun = running(r)
         await begun
-        r.editor.cancel()
-        assert (await turn.response()).stop_reason == "cancelled"
+        await cancels(r, turn)
         await second.load_session(r.editor.session_id, r.project)
         assert (await second.prompt("go")).stop_reason == "end_turn"
 
@@ -108,8 +105,7 @@ async def test_a_holder_that_was_killed_is_waited_for_no_longer_than_its_lease(t
 
 @in_a_file
 async def test_the_lease_is_renewed_and_who_loses_it_stops(tmp_path):
-    config = "[server]\nlease = 0.3\n"
-    async with rig(tmp_path, [asks(bash(WAITS))], mode="auto", config=config) as r:
+    async with rig(tmp_path, [asks(bash(WAITS))], mode="auto", config="[server]\nlease = 0.3\n") as r:
         turn, begun = running(r)
         await begun
         with closing(store_of(tmp_path)) as store:

@@ -1,7 +1,5 @@
 """Taking back what the agent did: `/checkpoints`, `/undo`, `/redo`, `/diff`, and the methods that clients call."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading
@@ -24,7 +22,7 @@ from acp_agent.undo.restore import recover
 from tests.waits import until
 
 from ..undo.kit import git
-from .kit import Rig, agent_rig, asks, refused, rig, went
+from .kit import Rig, agent_rig, asks, cancels, refused, rig, went
 
 
 def write(path: Path | str, content: str) -> Answer:
@@ -86,11 +84,8 @@ async def test_a_prompt_is_taken_back_with_everything_it_changed(tmp_path):
         shown = r.editor.permission_requests[-1].tool_call
         diffs = [each for each in shown.content if isinstance(each, acp.Diff)]
         assert {(str(Path(each.path).relative_to(r.project)), each.old_text, each.new_text) for each in diffs} == {
-            ("a.txt", "new\n", ""),
-            ("b.txt", "b\nmore\n", "b\n"),
-            ("c.txt", None, "c\n"),
-            ("d/c.txt", "c\n", ""),
-        }
+            ("a.txt", "new\n", ""), ("b.txt", "b\nmore\n", "b\n"), ("c.txt", None, "c\n"), ("d/c.txt", "c\n", ""),
+        }  # fmt: skip
         assert await said(r, "Go on.") == "Next."
         note, prompt = asked(r, 4)[0].split("]")
         assert "took back: prompt 1" in note and prompt.strip() == "Go on."
@@ -100,8 +95,7 @@ async def test_redo_brings_files_and_conversation_back(tmp_path):
     async with changed(tmp_path, write("a.txt", "new\n"), "Done.", "Next.") as r:
         await said(r, "/undo yes")
         assert not (r.project / "a.txt").exists()
-        words = await said(r, "/redo yes")
-        assert words.startswith("Done again: prompt 1 (Change it.)")
+        assert (await said(r, "/redo yes")).startswith("Done again: prompt 1 (Change it.)")
         assert (r.project / "a.txt").read_text() == "new\n"
         await said(r, "Go on.")
         assert asked(r, 3)[:4] == ["Change it.", "assistant", "tool", "assistant"]
@@ -165,25 +159,18 @@ async def test_checkpoints_list_prompts_with_files_and_lines(tmp_path):
         await said(r, "/help")
         lines = (await said(r, "/checkpoints")).splitlines()
         assert [line[2:5] + line.split(" ", 4)[4] for line in lines if line.startswith("- ")] == [
-            "1. Write a file.: 1 file (+2 -1)",
-            "2. Thanks.: no files",
-        ]
+            "1. Write a file.: 1 file (+2 -1)", "2. Thanks.: no files",
+        ]  # fmt: skip
 
 
-async def test_nothing_happens_without_a_yes(tmp_path):
-    async with changed(tmp_path, write("a.txt", "new\n"), permissions=[reject_once]) as r:
-        assert await said(r, "/undo") == "Nothing was changed. `/undo 1 yes` does it without a question."
-        assert (r.project / "a.txt").exists()
-        assert {option.option_id for option in r.editor.permission_requests[0].options} == {
-            "both", "files", "conversation", "keep",
-        }  # fmt: skip
-
-
-async def test_an_editor_that_cannot_ask_is_told_the_word(tmp_path):
+async def test_nothing_happens_without_a_yes_and_an_editor_that_cannot_ask_is_told_the_word(tmp_path):
     async def fails(request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
         raise PeerError(-32601, "Method not found")
 
-    async with changed(tmp_path, write("a.txt", "new\n"), otherwise=fails) as r:
+    async with changed(tmp_path, write("a.txt", "new\n"), permissions=[reject_once], otherwise=fails) as r:
+        assert await said(r, "/undo") == "Nothing was changed. `/undo 1 yes` does it without a question."
+        options = {option.option_id for option in r.editor.permission_requests[0].options}
+        assert options == {"both", "files", "conversation", "keep"}
         assert "Your editor cannot ask: `/undo 1 yes`" in await said(r, "/undo")
         assert (r.project / "a.txt").exists()
 
@@ -250,6 +237,7 @@ async def test_checkpoints_say_what_of_a_prompt_was_taken_back(tmp_path):
             found = (await said(r, "/checkpoints")).splitlines()
             assert [line.split(": ")[1] for line in found if line.startswith("- ")][: len(lines)] == lines
             await said(r, "/undo 1 files yes")
+        assert list(r.project.iterdir()) == [], "files of a prompt that was cut, too"
 
 
 async def test_unsaved_text_of_the_editor_comes_back(tmp_path):
@@ -281,14 +269,6 @@ async def test_what_is_typed_while_the_question_is_open_is_not_overwritten(tmp_p
         r.editor.permissions.append(types)
         assert "changed in the last moment, so nothing was restored" in await said(r, "/undo")
         assert path.read_text() == "agent\nand mine\n"
-
-
-async def test_what_was_taken_back_is_not_brought_back_by_another_undo(tmp_path):
-    script = [write("a.txt", "1\n"), "One.", write("b.txt", "2\n")]
-    async with changed(tmp_path, *script, prompts=("one", "two")) as r:
-        await said(r, "/undo 1 files yes")
-        await said(r, "/undo 2 files yes")
-        assert list(r.project.iterdir()) == []
 
 
 async def test_what_was_taken_back_with_older_changes_is_not_brought_back(tmp_path):
@@ -328,16 +308,6 @@ async def test_a_call_that_was_taken_back_alone_does_not_come_back_with_the_next
         assert path.read_text() == "1\n2\n3\n4\n5\n"
 
 
-async def test_after_a_hunk_was_reverted_the_prompt_is_taken_back_without_a_merge(tmp_path):
-    command = bash("sed -i 's/1/one/; s/5/five/' a.txt")
-    async with changed(tmp_path, command, files={"a.txt": "1\n2\n3\n4\n5\n"}) as r:
-        path = r.project / "a.txt"
-        (change,) = (await call(r, "_session/changes"))["changes"]
-        await revert(r, change, 0)
-        await said(r, "/undo 1 files yes")
-        assert path.read_text() == "1\n2\n3\n4\n5\n"
-
-
 @pytest.mark.parametrize("by_call", [False, True])
 async def test_many_changes_of_one_command_are_taken_back_again_after_a_redo(tmp_path, monkeypatch, by_call):
     monkeypatch.setattr("acp_agent.undo.folder_looks.MOST_KEPT", 5)
@@ -346,26 +316,17 @@ async def test_many_changes_of_one_command_are_taken_back_again_after_a_redo(tmp
         (first,) = r.editor.tool_calls()
         target = {"call": first} if by_call else {"to": 1, "what": "files"}
         for _ in range(2):
-            outcome = await call(r, "_session/undo", **target)
-            assert outcome["conflicts"] == []
+            assert (await call(r, "_session/undo", **target))["conflicts"] == []
             assert {path.read_text() for path in r.project.iterdir()} == {"before\n"}
             await call(r, "_session/redo")
             assert (r.project / "20").read_text() == "after\n"
             assert len(list(r.project.iterdir())) == 40
 
 
-async def test_files_of_a_prompt_that_was_cut_are_still_taken_back(tmp_path):
-    async with went(tmp_path, [write("a.txt", "1\n"), "One."], mode="auto", prompt="one") as r:
-        await said(r, "/undo conversation yes")
-        assert (r.project / "a.txt").exists()
-        await said(r, "/undo 1 files yes")
-        assert list(r.project.iterdir()) == []
-
-
-@pytest.mark.parametrize("command", ["/undo \u00b2", "/diff \u00b2", "/fork \u00b2", f"/undo {'9' * 5000}"])
-async def test_odd_digits_are_no_numbers(tmp_path, command):
+async def test_odd_digits_are_no_numbers(tmp_path):
     async with went(tmp_path, ["One."], prompt="one") as r:
-        assert await said(r, command)
+        for command in ("/undo \u00b2", "/diff \u00b2", "/fork \u00b2", f"/undo {'9' * 5000}"):
+            assert await said(r, command), command
 
 
 async def test_a_fork_after_an_undo_lives(tmp_path):
@@ -539,8 +500,7 @@ async def test_a_hunk_of_a_file_in_another_encoding_is_reverted_in_it(tmp_path):
     async with rig(tmp_path, [bash("cat new > a.txt; rm new"), "Done."], mode="auto") as r:
         path = r.project / "a.txt"
         path.write_text("eins\r\nzwei\r\ndrei\r\n", encoding="utf-16", newline="")
-        new = "eins\r\nZWEI\r\ndrei\r\nvier\r\n"
-        (r.project / "new").write_text(new, encoding="utf-16", newline="")
+        (r.project / "new").write_text("eins\r\nZWEI\r\ndrei\r\nvier\r\n", encoding="utf-16", newline="")
         await r.editor.prompt("Change it.")
         changes = (await call(r, "_session/changes"))["changes"]
         await revert(r, next(each for each in changes if each["path"] == str(path)), 0)
@@ -557,6 +517,11 @@ async def test_a_hunk_is_reverted_and_redone(tmp_path):
         assert path.read_text() == "1\ntwo\n3\f3\n4\n5\n6\n"
         await call(r, "_session/redo")
         assert path.read_text() == new
+        await revert(r, change, 1)
+        await said(r, "/undo 1 files yes")
+        assert path.read_text() == old, "without a merge"
+        for _ in range(2):
+            await call(r, "_session/redo")
         await call(r, "_session/undo", path=str(path))
         assert path.read_text() == old
 
@@ -620,13 +585,10 @@ async def test_the_only_hunk_of_a_file_that_came_or_went_is_all_of_it(tmp_path):
 
 @pytest.mark.parametrize("opened_by_link", [False, True])
 async def test_a_file_is_found_by_another_path_of_its_folder(tmp_path, opened_by_link):
-    async with agent_rig(tmp_path, [write("a.txt", "1\n"), "Done."]) as r:
-        (tmp_path / "link").symlink_to(r.project)
-        await r.editor.new_session(tmp_path / "link" if opened_by_link else r.project)
-        await r.editor.client.set_session_mode(r.editor.session_id, "auto")
-        await r.editor.prompt("Change it.")
+    (link := tmp_path / "link").symlink_to(tmp_path / "project")
+    async with changed(tmp_path, write("a.txt", "1\n"), folder=link if opened_by_link else None) as r:
         (change,) = (await call(r, "_session/changes"))["changes"]
-        await revert(r, {**change, "path": str(tmp_path / "link" / "a.txt")}, 0)
+        await revert(r, {**change, "path": str(link / "a.txt")}, 0)
         assert not (r.project / "a.txt").exists()
         await call(r, "_session/redo")
         await revert(r, change, 0)
@@ -701,14 +663,14 @@ async def test_a_hunk_whose_lines_the_user_changed_is_left_alone_and_the_others_
         assert path.read_text() == "1\nTWO\n3\n4\n5\n6\n7\n"
 
 
-@pytest.mark.parametrize("params", [
-    {"to": 7}, {"to": -1}, {"to": "x"}, {"path": "relative"}, {"hunks": [-1], "path": "/x"},
-    {"hunks": [0], "expect": ["x"]}, {"what": "all"}, {"call": "nobody"},
-])  # fmt: skip
-async def test_bad_parameters_are_refused_with_a_reason(tmp_path, params):
+async def test_bad_parameters_are_refused_with_a_reason(tmp_path):
     async with changed(tmp_path, write("a.txt", "x\n")) as r:
-        with refused(-32602):
-            await call(r, "_session/undo", **params)
+        for params in (
+            {"to": 7}, {"to": -1}, {"to": "x"}, {"path": "relative"}, {"hunks": [-1], "path": "/x"},
+            {"hunks": [0], "expect": ["x"]}, {"what": "all"}, {"call": "nobody"},
+        ):  # fmt: skip
+            with refused(-32602):
+                assert not await call(r, "_session/undo", **params), params
         assert (r.project / "a.txt").exists()
 
 
@@ -766,37 +728,24 @@ async def test_what_the_user_does_between_two_calls_is_the_users(tmp_path):
         assert {path.name for path in r.project.iterdir()} == {"mine.txt"}
 
 
-async def test_a_command_that_is_stopped_is_taken_back_too(tmp_path):
-    wait = bash("echo half > a.txt; touch there; while :; do sleep 0.05; done")
-    async with rig(tmp_path, [wait], mode="auto") as r:
-        turn = r.editor.begin("Do it.")
-        await until((r.project / "there").exists)
-        r.editor.cancel()
-        assert (await turn.response()).stop_reason == "cancelled"
-        await said(r, "/undo 1 files yes")
-        assert list(r.project.iterdir()) == []
-
-
-async def test_in_the_home_folder_commands_are_not_covered_and_that_is_said(tmp_path):
-    script = [bash("echo 1 > a.txt"), write(tmp_path / "home" / "b.txt", "2\n"), "Done."]
-    async with agent_rig(tmp_path, script) as r:
-        await r.editor.new_session(tmp_path / "home")
-        await r.editor.client.set_session_mode(r.editor.session_id, "auto")
-        await r.editor.prompt("Change it.")
-        assert "what commands change in it is not kept" in await said(r, "/checkpoints")
-        await said(r, "/undo 1 files yes")
-        assert (tmp_path / "home" / "a.txt").exists() and not (tmp_path / "home" / "b.txt").exists()
-
-
-async def test_an_undo_while_a_turn_runs_is_refused(tmp_path):
-    async with rig(tmp_path, [bash("touch there; while :; do sleep 0.05; done")], mode="auto") as r:
+async def test_an_undo_while_a_turn_runs_is_refused_and_a_command_that_is_stopped_is_taken_back_too(tmp_path):
+    async with rig(tmp_path, [bash("echo half > a.txt; touch there; while :; do sleep 0.05; done")], mode="auto") as r:
         turn = r.editor.begin("Do it.")
         await until((r.project / "there").exists)
         with pytest.raises(PeerError, match="A turn is running"):
             await call(r, "_session/undo")
         assert (await call(r, "_session/checkpoints"))["checkpoints"], "looking is possible"
-        r.editor.cancel()
-        await turn.response()
+        await cancels(r, turn)
+        await said(r, "/undo 1 files yes")
+        assert list(r.project.iterdir()) == []
+
+
+async def test_in_the_home_folder_commands_are_not_covered_and_that_is_said(tmp_path):
+    home = tmp_path / "home"
+    async with changed(tmp_path, bash("echo 1 > a.txt"), write(home / "b.txt", "2\n"), folder=home) as r:
+        assert "what commands change in it is not kept" in await said(r, "/checkpoints")
+        await said(r, "/undo 1 files yes")
+        assert (home / "a.txt").exists() and not (home / "b.txt").exists()
 
 
 async def test_compaction_and_clear_do_not_stand_in_the_way(tmp_path):
@@ -830,16 +779,11 @@ for line in sys.stdin:
 
 
 async def test_what_an_mcp_server_changes_goes_with_its_call(tmp_path):
-    script = [asks(Call("mcp_w_put", {})), "Done."]
-    async with agent_rig(tmp_path, script) as r:
-        path = r.project / "a.txt"
-        path.write_text("before")
-        (tmp_path / "server.py").write_text(SERVER)
-        arguments = [str(tmp_path / "server.py"), str(path)]
-        server = acp.McpServerStdio(name="w", command=sys.executable, args=arguments, env=[])
-        await r.editor.new_session(r.project, mcp_servers=[server])
-        await r.editor.client.set_session_mode(r.editor.session_id, "auto")
-        await r.editor.prompt("Change it.")
+    (tmp_path / "server.py").write_text(SERVER)
+    path = tmp_path / "project/a.txt"
+    arguments = [str(tmp_path / "server.py"), str(path)]
+    servers = [acp.McpServerStdio(name="w", command=sys.executable, args=arguments, env=[])]
+    async with changed(tmp_path, asks(Call("mcp_w_put", {})), mcp_servers=servers, files={"a.txt": "before"}) as r:
         assert path.read_text() == "by the server", r.editor.text()
         words = await said(r, "/undo files yes")
         assert path.read_text() == "before", words
@@ -889,7 +833,6 @@ async def test_a_fork_in_a_worktree_has_the_files_of_its_prompt(tmp_path, by_met
         else:
             assert "as they were then" in await said(r, "/fork 2 worktree")
         (worktree,) = (tmp_path / "home/.local/state/acp-coder-worktrees").glob("????????")
-        assert (worktree / "a.txt").read_text() == "1\n"
-        assert (worktree / "tracked").read_text() == "committed"
+        assert (worktree / "a.txt").read_text() == "1\n" and (worktree / "tracked").read_text() == "committed"
         assert not (worktree / "b").exists()
         assert (r.project / "a.txt").read_text() == "3\n"

@@ -1,8 +1,6 @@
 """Random sequences of what the agent writes, what its commands write, what the user types in buffers, saves and changes
 on the disk, with undo and redo in between: nothing that the user typed is ever lost."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from pathlib import Path

@@ -4,8 +4,6 @@
 of the agent is held against the schema of v2.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import random
@@ -134,7 +132,7 @@ class Place:
 
     @asynccontextmanager
     async def client(self, answers: Callable[[dict[str, Any]], Any] | None = None) -> AsyncIterator[Client]:
-        flags = {"tools.sandbox.disabled": "true", "protocol.v2": "true"}
+        flags = {"tools.sandbox.disabled": "true", "protocol.v2": "true", "providers.default.max_retries": "0"}
         async with in_memory(Opening(self.environ, flags)) as (transport, _), anyio.create_task_group() as tasks:
             client = Client(transport, answers)
             tasks.start_soon(client.run)
@@ -162,8 +160,7 @@ async def place(tmp_path: Path, script: Script = ()) -> AsyncIterator[Place]:
 @asynccontextmanager
 async def hanging(tmp_path: Path) -> AsyncIterator[tuple[Client, str]]:
     """A session whose model says one word and no more."""
-    script = [Answer(text=("One", " two"), hang_after=1)]
-    async with place(tmp_path, script) as here, here.session() as opened:
+    async with place(tmp_path, [Answer(text=("One", " two"), hang_after=1)]) as here, here.session() as opened:
         yield opened
 
 
@@ -175,18 +172,12 @@ def text(words: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("asked", "answered"), [(2, 2), (99, 2), (1, 1)])
-async def test_v2_init_2_the_highest_version_at_or_below_the_one_that_is_asked_for(
-    tmp_path: Path, asked: int, answered: int
-) -> None:
-    async with place(tmp_path) as here, here.client() as client:
-        assert (await client.initialize(asked))["protocolVersion"] == answered
-
-
-async def test_v2_init_3_none_below_is_an_error_and_the_client_may_ask_again(tmp_path: Path) -> None:
+async def test_v2_init_2_and_3_the_highest_version_at_or_below_the_one_that_is_asked_for(tmp_path, asked, answered):
+    """None below is an error, and the client may ask again."""
     async with place(tmp_path) as here, here.client() as client:
         error = await client.initialize(0)
         assert (error["code"], error["data"]) == (-32022, {"requested": 0, "supported": [1, 2]})
-        assert (await client.initialize(1))["protocolVersion"] == 1
+        assert (await client.initialize(asked))["protocolVersion"] == answered
 
 
 async def test_v2_init_4_to_11_the_answer_has_objects_and_no_marker_of_v1(tmp_path: Path) -> None:
@@ -211,8 +202,7 @@ async def test_v2_init_6_info_is_needed_for_exactly_2(tmp_path: Path) -> None:
 async def test_v2_init_7_it_may_be_repeated_until_something_else_is_asked(tmp_path: Path) -> None:
     async with place(tmp_path) as here, here.client() as client:
         assert (await client.initialize(1))["protocolVersion"] == 1
-        assert (await client.initialize(2))["protocolVersion"] == 2
-        assert (await client.initialize(1))["code"] == -32600
+        assert (await client.initialize(2))["protocolVersion"] == 2 and (await client.initialize(1))["code"] == -32600
         await client.ask("session/list")
         assert (await client.initialize(2))["code"] == -32600
 
@@ -246,8 +236,7 @@ async def test_v2_pr_1_to_3_a_prompt_is_answered_by_the_id_with_which_it_comes_b
     async with hanging(tmp_path) as (client, session):
         answer = await client.ask("session/prompt", sessionId=session, prompt=text("Count"))
         (message,) = client.updates("user_message_chunk")
-        assert message["messageId"] == answer["messageId"]
-        assert message["content"]["text"] == "Count"
+        assert message["messageId"] == answer["messageId"] and message["content"]["text"] == "Count"
         await client.until(lambda _: client.updates("agent_message_chunk"))
         assert client.states() == [("running", None)]
         await client.tell("session/cancel", sessionId=session)
@@ -264,8 +253,7 @@ async def test_v2_pr_4_what_fails_before_is_an_error_and_what_fails_later_is_the
         assert client.updates("state_update") == client.updates("user_message_chunk") == []
         await client.ask("session/prompt", sessionId=session, prompt=text("Hello"))
         end = await client.ended()
-        assert end["stopReason"] == "error"
-        assert end["error"]["message"]
+        assert end["stopReason"] == "error" and end["error"]["message"]
 
 
 @pytest.mark.parametrize("prompt", [[], text("  ")])
@@ -286,8 +274,7 @@ async def test_v2_pr_8_a_command_goes_the_same_way(tmp_path: Path) -> None:
             for each in client.updates("available_commands_update")[-1]["availableCommands"]
             if each["name"] == "mode"
         )
-        assert command["type"] == "command"
-        assert command["input"]["type"] == "text"
+        assert command["type"] == "command" and command["input"]["type"] == "text"
 
 
 async def test_v2_can_1_prompts_that_wait_are_cancelled_and_were_never_said(tmp_path: Path) -> None:
@@ -307,8 +294,7 @@ async def test_v2_can_1_a_cancel_right_behind_a_prompt_ends_it(tmp_path: Path) -
     async with hanging(tmp_path) as (client, session):
         prompt = {"id": "p", "method": "session/prompt", "params": {"sessionId": session, "prompt": text("Count")}}
         await client.send_at_once(prompt, {"method": "session/cancel", "params": {"sessionId": session}})
-        answer = await client.until(lambda each: each.get("id") == "p")
-        assert answer["error"]["code"] == -32800
+        assert (await client.until(lambda each: each.get("id") == "p"))["error"]["code"] == -32800
         assert client.updates("user_message_chunk") == client.updates("state_update") == []
 
 
@@ -422,25 +408,22 @@ async def test_v2_can_3_and_5_a_cancel_withdraws_the_question_itself(tmp_path: P
         assert not (here.project / "made").exists()
 
 
-async def test_v2_can_7_single_items_are_not_cancelled(tmp_path: Path) -> None:
-    async with place(tmp_path) as here, here.session() as (client, session):
-        assert (await client.refused("tool_call/cancel", sessionId=session, toolCallId="x"))["code"] == -32602
-        assert (await client.refused("terminal/cancel", sessionId=session, terminalId="x"))["code"] == -32602
-
-
 # --- sessions ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["session/load", "session/set_mode", "authenticate", "logout", "session/fork"])
-async def test_methods_of_v1_are_gone(tmp_path: Path, method: str) -> None:
+async def test_v2_can_7_methods_of_v1_are_gone_and_single_items_are_not_cancelled(tmp_path: Path) -> None:
     async with place(tmp_path) as here, here.session() as (client, session):
-        assert (await client.refused(method, sessionId=session, cwd=str(here.project)))["code"] == -32601
+        for method in ("session/load", "session/set_mode", "authenticate", "logout", "session/fork"):
+            error = await client.refused(method, sessionId=session, cwd=str(here.project))
+            assert error["code"] == -32601, method
+        for method, params in (("tool_call/cancel", {"toolCallId": "x"}), ("terminal/cancel", {"terminalId": "x"})):
+            error = await client.refused(method, sessionId=session, **params)
+            assert error["code"] == -32602, "v2-can-7: single items are not cancelled"
 
 
-@pytest.mark.parametrize(
-    ("replay", "code"),
-    [({"type": "start"}, 0), (None, 0), ({"type": "end"}, -32602), ({"type": "_own"}, -32602), ("start", -32602)],
-)
+@pytest.mark.parametrize(("replay", "code"), [
+    ({"type": "start"}, 0), (None, 0), ({"type": "end"}, -32602), ({"type": "_own"}, -32602), ("start", -32602),
+])  # fmt: skip
 async def test_v2_sess_5_to_8_what_is_replayed(tmp_path: Path, replay: Any, code: int) -> None:
     async with place(tmp_path, ["It is one."]) as here:
         async with here.session() as (client, session):
@@ -500,18 +483,12 @@ async def test_v2_cfg_options_have_types_and_the_mode_is_one(tmp_path: Path) -> 
         ] == -32602
 
 
-@pytest.mark.parametrize(
-    "server", [{"type": "sse", "name": "a", "url": "http://x"}, {"name": "a", "command": "/bin/a"}, 7]
-)
-async def test_v2_mcp_1_servers_of_unknown_types_are_refused(tmp_path: Path, server: Any) -> None:
+async def test_v2_mcp_1_servers_of_unknown_types_are_refused_and_their_lists_may_be_left_out(tmp_path: Path) -> None:
     async with place(tmp_path) as here, here.client() as client:
         await client.initialize()
-        assert (await client.refused("session/new", cwd=str(here.project), mcpServers=[server]))["code"] == -32602
-
-
-async def test_v2_mcp_1_lists_of_a_server_may_be_left_out(tmp_path: Path) -> None:
-    async with place(tmp_path) as here, here.client() as client:
-        await client.initialize()
+        for server in ({"type": "sse", "name": "a", "url": "http://x"}, {"name": "a", "command": "/bin/a"}, 7):
+            error = await client.refused("session/new", cwd=str(here.project), mcpServers=[server])
+            assert error["code"] == -32602, server
         servers = [{"type": "stdio", "name": "a", "command": "/bin/true"}]
         assert (await client.ask("session/new", cwd=str(here.project), mcpServers=servers))["sessionId"]
 
@@ -615,27 +592,19 @@ class Line(str):
 NUMBERS = [str(each) for each in range(3_000)]
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (NUMBERS, [line for each in NUMBERS for line in (each, "")]),
-        (NUMBERS, [f"{each}{' ' * (at % 2)}" for at, each in enumerate(NUMBERS)]),
-        (NUMBERS, NUMBERS[::-1]),
-        (NUMBERS[:90] * 40, [*NUMBERS[45:90], "new", *NUMBERS[:45]] * 40),
-    ],
-    ids=["a line between all", "every other line", "turned around", "repeated pieces"],
-)
+@pytest.mark.parametrize(("old", "new"), [
+    (NUMBERS, [line for each in NUMBERS for line in (each, "")]),
+    (NUMBERS, [f"{each}{' ' * (at % 2)}" for at, each in enumerate(NUMBERS)]), (NUMBERS, NUMBERS[::-1]),
+    (NUMBERS[:90] * 40, [*NUMBERS[45:90], "new", *NUMBERS[:45]] * 40),
+], ids=["a line between all", "every other line", "turned around", "repeated pieces"])  # fmt: skip
 def test_comparing_takes_about_as_long_as_reading(old: list[str], new: list[str]) -> None:
     Line.looks = 0
-    hunks = list(_hunks([Line(f"{each}\n") for each in old], [Line(f"{each}\n") for each in new]))
-    assert hunks
+    assert list(_hunks([Line(f"{each}\n") for each in old], [Line(f"{each}\n") for each in new]))
     assert Line.looks < 20 * (len(old) + len(new))
 
 
 @pytest.mark.parametrize("most", [0, 20, MOST_PAIRS])
-def test_git_applies_patches_of_texts_that_were_not_compared_to_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
+def test_git_applies_patches_of_texts_that_were_not_compared_to_the_end(tmp_path: Path, monkeypatch, most: int) -> None:
     monkeypatch.setattr("acp_agent.protocol.v2.patches.MOST_PAIRS", most)
     file = tmp_path / "a.txt"
     chosen = random.Random(7)

@@ -1,7 +1,5 @@
 """What clients, servers and models can make the agent hold has bounds; who is over one is told, nobody else notices."""
 
-from __future__ import annotations
-
 import os
 import resource
 import socket
@@ -21,7 +19,7 @@ from acp_agent.loop.calls.runner import Calls
 from acp_agent.mcp.base import McpError
 from acp_agent.mcp.mcp_servers import MOST_ASKS
 from acp_agent.proxying import MOST_LOOKUPS, Lookups
-from tests.agent.kit import Answer, Call, asks, bash, refused, results, rig, rounds
+from tests.agent.kit import Answer, Call, asks, bash, refused, results, rig, rounds, went
 from tests.mcp.kit import HERE, kept, raw
 from tests.waits import until
 
@@ -42,8 +40,7 @@ async def test_commands_and_servers_of_a_session_are_counted_together(tmp_path: 
 
 async def test_what_a_command_has_taken_is_given_back_however_it_ends(tmp_path: Path) -> None:
     calls = (bash("exit 3"), bash("sleep 60", timeout=0.2), bash("sleep 60", background=True), bash("echo works"))
-    async with rig(tmp_path, rounds(*calls), mode="auto", config="[limits]\nmax_programs_per_session = 1\n") as made:
-        await made.editor.prompt("go")
+    async with went(tmp_path, rounds(*calls), mode="auto", config="[limits]\nmax_programs_per_session = 1\n") as made:
         assert "works" in results(made)[-1]
     assert (shares.PROGRAMS.taken, shares.COMMANDS.taken) == (0, 0)
 
@@ -82,8 +79,7 @@ async def test_a_server_that_asks_and_asks_waits_for_answers() -> None:
 
 async def test_prompts_that_wait_and_sessions_are_bounded(tmp_path: Path) -> None:
     script: list[Answer | str] = [asks(bash("while [ ! -e go ]; do sleep 0.05; done")), "one", "two", "three"]
-    config = "[limits]\nmax_prompts = 2\nmax_sessions = 1\n"
-    async with rig(tmp_path, script, mode="auto", config=config) as made:
+    async with rig(tmp_path, script, mode="auto", config="[limits]\nmax_prompts = 2\nmax_sessions = 1\n") as made:
         turns = [made.editor.begin("one"), made.editor.begin("two")]
         await made.editor.wait_until(made.editor.tool_calls)
         with refused(InternalError.code, "2 prompts run or wait in this session (`limits.max_prompts`)"):
@@ -101,9 +97,7 @@ async def test_prompts_that_wait_and_sessions_are_bounded(tmp_path: Path) -> Non
     assert shares.SESSIONS.taken == 0
 
 
-async def test_calls_that_only_read_run_together_but_not_all_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_calls_that_only_read_run_together_but_not_all_at_once(tmp_path: Path, monkeypatch) -> None:
     at_a_time, run = [0, 0], Calls.run
 
     async def counted(calls: Calls, call: Any) -> None:
@@ -117,11 +111,9 @@ async def test_calls_that_only_read_run_together_but_not_all_at_once(
 
     monkeypatch.setattr(Calls, "run", counted)
     script: list[Answer | str] = [
-        asks(*(Call("grep", {"pattern": f"x{number}"}) for number in range(9))),
-        Answer(text="done"),
-    ]
-    async with rig(tmp_path, script, files={"a": "x1"}, config="[tools]\nmax_parallel_calls = 3\n") as made:
-        await made.editor.prompt("go")
+        asks(*(Call("grep", {"pattern": f"x{number}"}) for number in range(9))), Answer(text="done"),
+    ]  # fmt: skip
+    async with went(tmp_path, script, files={"a": "x1"}, config="[tools]\nmax_parallel_calls = 3\n") as made:
         assert len(results(made)) == 9
     assert at_a_time == [0, 3]
 

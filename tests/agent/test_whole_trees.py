@@ -3,8 +3,6 @@
 The session is the home folder, in which the agent's own configuration, database and audit log are.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -86,11 +84,9 @@ ON_MISSING = [
 """Where the configuration would be, but there is none yet."""
 
 ON_EXISTING = [
-    copy("evil", ".config", overwrite=True),
-    move("evil", ".config", overwrite=True),
-    move(".config", "elsewhere"),
+    copy("evil", ".config", overwrite=True), move("evil", ".config", overwrite=True), move(".config", "elsewhere"),
     delete(".config"),
-]
+]  # fmt: skip
 
 ON_LINKS = [
     delete(".config"), move(".config", "elsewhere"), delete("dots"), move("dots", "elsewhere"), delete("dots/conf"),
@@ -102,11 +98,9 @@ ON_LINKS = [
 
 
 @pytest.mark.parametrize("mode", ["auto", "code", "rules"])
-@pytest.mark.parametrize(
-    ("place", "calls"),
-    [("missing", [*ON_OWN, *ON_MISSING]), ("existing", ON_EXISTING), ("link", ON_LINKS)],
-    ids=["missing", "existing", "link"],
-)
+@pytest.mark.parametrize(("place", "calls"), [
+    ("missing", [*ON_OWN, *ON_MISSING]), ("existing", ON_EXISTING), ("link", ON_LINKS),
+], ids=["missing", "existing", "link"])  # fmt: skip
 async def test_the_agents_own_files_are_not_reached_through_a_folder_above(place, calls, mode, tmp_path):
     home = tmp_path / "home"
     plant(home)
@@ -143,21 +137,13 @@ ON_TRUSTED = [
 async def test_what_other_programs_trust_is_asked_about_in_every_mode(mode, tmp_path):
     before = [*REMEMBERED] if mode == "code" else []
     async with rig(
-        tmp_path,
-        rounds(*before, *ON_TRUSTED),
-        terminal=False,
-        config=ANY if mode == "rules" else "",
-        permissions=[allow_always] * len(before),
-        otherwise=reject_once,
-        mode="auto" if mode == "auto" else "code",
-    ) as r:
+        tmp_path, rounds(*before, *ON_TRUSTED), terminal=False, config=ANY if mode == "rules" else "",
+        permissions=[allow_always] * len(before), otherwise=reject_once, mode="auto" if mode == "auto" else "code",
+    ) as r:  # fmt: skip
         at = r.project
         for path in (
-            "kit/.vscode/tasks.json",
-            "KIT/.VSCode/tasks.json",
-            "deep/kit/.git/config",
-            "shell/fish/config.fish",
-        ):
+            "kit/.vscode/tasks.json", "KIT/.VSCode/tasks.json", "deep/kit/.git/config", "shell/fish/config.fish",
+        ):  # fmt: skip
             write(at / path)
         (at / "shell-link").symlink_to("shell")
         (at / "in-link").mkdir()
@@ -234,8 +220,7 @@ async def test_a_command_that_could_replace_a_link_to_the_agents_own_files_is_as
     home = tmp_path / "home"
     write(home / "dots/conf/other")
     (home / ".config").symlink_to("dots/conf")
-    command = "rm .config; mkdir -p .config/acp-coder; echo > .config/acp-coder/config.toml"
-    calls = [bash(command), bash("ls")]
+    calls = [bash("rm .config; mkdir -p .config/acp-coder; echo > .config/acp-coder/config.toml"), bash("ls")]
     async with rig(tmp_path, rounds(*calls), terminal=False, sandbox=True, otherwise=reject_once) as r:
         await in_home(r, "auto")
         await r.editor.prompt("go")

@@ -1,7 +1,5 @@
 """Requests of every shape: each is answered, none with an internal error, and the agent keeps running."""
 
-from __future__ import annotations
-
 import random
 
 from acp_agent.errors import PeerError

@@ -1,7 +1,5 @@
 """Sessions and sub-agents in a git worktree of their own, and that they reach nothing of the user's."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable
@@ -57,21 +55,18 @@ def links(project: Path) -> list[bytes]:
 
 
 ATTACKS = {
-    "git -C": "git -C {main} checkout -q -b evil",
-    "an absolute path": "echo evil > {main}/file",
+    "git -C": "git -C {main} checkout -q -b evil", "an absolute path": "echo evil > {main}/file",
     "a link": "ln -s {main}/file link; echo evil > link",
     "a folder that is a link": "ln -s {main} there; cd there; echo evil > new",
     "GIT_DIR": "GIT_DIR={main}/.git git update-ref refs/heads/evil HEAD",
     "the main index": "git --git-dir={main}/.git --work-tree={main} rm -q --cached file",
     "the configuration": "GIT_DIR={main}/.git git config core.pager evil",
-    "the configuration from here": "git config core.pager evil",
-    "a hook": "echo evil > {main}/.git/hooks/pre-commit",
-    "a branch": "git branch evil",
-    "a tag": "git tag evil",
+    "the configuration from here": "git config core.pager evil", "a hook": "echo evil > {main}/.git/hooks/pre-commit",
+    "a branch": "git branch evil", "a tag": "git tag evil",
     "the main branch": "git symbolic-ref HEAD refs/heads/main; git commit -q --allow-empty -m evil",
     "a stash": "echo y > file; git stash -q",
     "another repository for this one": "d=$(git rev-parse --git-dir); echo /tmp > $d/commondir",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("sandbox", [True, False])
@@ -138,8 +133,7 @@ async def test_a_commit_in_a_worktree_is_merged_by_the_command_that_is_told(tmp_
         told = closed["_meta"]["worktree"]
         assert str(tree) in told
         subprocess.run(["bash", "-ec", told.splitlines()[-1]], check=True, capture_output=True, timeout=30)
-        assert (r.project / "made").read_text() == "y\n"
-        assert (r.project / "more").read_text() == "z\n"
+        assert (r.project / "made").read_text() == "y\n" and (r.project / "more").read_text() == "z\n"
 
 
 async def test_a_worktree_in_which_nothing_was_changed_is_gone_with_its_session(tmp_path: Path) -> None:
@@ -338,9 +332,7 @@ async def test_a_sub_agent_works_in_a_worktree(tmp_path: Path) -> None:
 OTHERS = "git init -q ../other; git -C ../other commit -q --allow-empty -m x"
 
 
-async def test_a_pointer_to_another_repository_gives_a_worktree_of_that_without_the_check(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_pointer_to_another_repository_gives_a_worktree_of_that_without_the_check(tmp_path, monkeypatch):
     """The control of what `test_what_can_have_no_worktree_is_said` refuses."""
     other = repository(tmp_path / "other")
     (tmp_path / "project").mkdir()
@@ -351,21 +343,15 @@ async def test_a_pointer_to_another_repository_gives_a_worktree_of_that_without_
     hold.end()
 
 
-@pytest.mark.parametrize(
-    ("prepare", "why"),
-    [
-        ("true", "no git repository"),
-        ("git init -q", "no commit yet"),
-        ("git init -q --bare", "bare repository"),
-        ("cd ..; git init -q; git commit -q --allow-empty -m x", "not the top"),
-        ("git init -q; touch .gitmodules; git add .; git commit -qm x", "submodules"),
-        (f"{OTHERS}; echo gitdir: $PWD/../other/.git > .git", "does not name this folder"),
-        (f"{OTHERS}; git init -q; echo $PWD/../other/.git > .git/commondir", "does not name this folder"),
-        (f"{OTHERS}; git clone -q --shared ../other . 2>/dev/null", "takes objects from another one"),
-        ("git init -q; git commit -q --allow-empty -m x; git config include.path /dev/null", "includes other"),
-    ],
-    ids=["none", "empty", "bare", "below", "submodules", "pointer", "common", "alternates", "includes"],
-)
+@pytest.mark.parametrize(("prepare", "why"), [
+    ("true", "no git repository"), ("git init -q", "no commit yet"), ("git init -q --bare", "bare repository"),
+    ("cd ..; git init -q; git commit -q --allow-empty -m x", "not the top"),
+    ("git init -q; touch .gitmodules; git add .; git commit -qm x", "submodules"),
+    (f"{OTHERS}; echo gitdir: $PWD/../other/.git > .git", "does not name this folder"),
+    (f"{OTHERS}; git init -q; echo $PWD/../other/.git > .git/commondir", "does not name this folder"),
+    (f"{OTHERS}; git clone -q --shared ../other . 2>/dev/null", "takes objects from another one"),
+    ("git init -q; git commit -q --allow-empty -m x; git config include.path /dev/null", "includes other"),
+], ids=["none", "empty", "bare", "below", "submodules", "pointer", "common", "alternates", "includes"])  # fmt: skip
 async def test_what_can_have_no_worktree_is_said(tmp_path: Path, prepare: str, why: str) -> None:
     async with agent_rig(tmp_path) as r:
         named = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}

@@ -1,7 +1,5 @@
 """Slash commands and sub-agents that are written down in Markdown files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -48,9 +46,7 @@ async def test_a_command_is_the_prompt_it_stands_for(tmp_path):
     put(tmp_path / "project/notes.txt", "careful\n")
     async with went(tmp_path, ["done"], mode="auto", prompt='/fix 12 "and more"') as r:
         text = prompt(r)
-        assert 'Fix issue 12 (12 "and more").' in text
-        assert "careful" in text
-        assert "State: state of 12" in text
+        assert 'Fix issue 12 (12 "and more").' in text and "careful" in text and "State: state of 12" in text
         assert "Write to someone@example.com or @nobody." in text
         assert titles(r) == ["Read notes.txt", "echo state of 12"]
         r.editor.assert_tool_calls_finished()
@@ -82,8 +78,7 @@ async def test_commands_in_a_command_are_judged_as_any_and_the_prompt_says_what_
     async with went(tmp_path, ["one", "two"], permissions=[reject_once], prompt="/make") as r:
         assert [request.tool_call.title for request in r.editor.permission_requests] == ["touch made"]
         assert not (r.project / "made").exists()
-        assert "The user did not allow this call" in prompt(r)
-        assert "outside this session's folders" in prompt(r)
+        assert "The user did not allow this call" in prompt(r) and "outside this session's folders" in prompt(r)
         assert "root:" not in prompt(r)
 
 
@@ -112,12 +107,9 @@ allowed-tools: Bash(touch:*), Write
 Go on.
 """
 DOES = [
-    bash("touch a"),
-    bash("touch b; mkdir c"),
-    bash("touch d > /tmp/x-$$"),
-    Call("write", {"path": "e", "content": "x"}),
-    Call("write", {"path": ".git/hooks/pre-commit", "content": "x"}),
-]
+    bash("touch a"), bash("touch b; mkdir c"), bash("touch d > /tmp/x-$$"),
+    Call("write", {"path": "e", "content": "x"}), Call("write", {"path": ".git/hooks/pre-commit", "content": "x"}),
+]  # fmt: skip
 
 
 async def test_allowed_tools_of_your_own_commands_need_no_question_in_their_turn(tmp_path):
@@ -125,19 +117,20 @@ async def test_allowed_tools_of_your_own_commands_need_no_question_in_their_turn
     script = [*rounds(*DOES), *rounds(bash("touch f"))]
     async with went(tmp_path, script, permissions=[reject_once] * 5, prompt="/go") as r:
         assert [request.tool_call.title for request in r.editor.permission_requests] == [
-            "touch b; mkdir c",
-            "touch d > /tmp/x-$$",
-            "Write .git/hooks/pre-commit",
-        ]
+            "touch b; mkdir c", "touch d > /tmp/x-$$", "Write .git/hooks/pre-commit",
+        ]  # fmt: skip
         assert sorted(path.name for path in r.project.iterdir()) == ["a", "e"]
         await r.editor.prompt("and on")
         assert r.editor.permission_requests[-1].tool_call.title == "touch f"
 
 
-async def test_allowed_tools_of_a_project_that_is_not_trusted_count_for_nothing(tmp_path):
+async def test_allowed_tools_of_a_project_that_is_not_trusted_and_a_wider_mode_count_for_nothing(tmp_path):
     put(tmp_path / "project/.agents/commands/go.md", ALLOWS)
-    async with went(tmp_path, rounds(DOES[0]), permissions=[reject_once], prompt="/go") as r:
+    put(tmp_path / "home/.config/acp-coder/commands/wide.md", "---\nmode: auto\n---\nGo.\n")
+    async with went(tmp_path, rounds(DOES[0]) * 2, permissions=[reject_once] * 2, prompt="/go") as r:
         assert len(r.editor.permission_requests) == 1
+        await r.editor.prompt("/wide")
+        assert len(r.editor.permission_requests) == 2
 
 
 async def test_what_a_folder_has_for_other_agents_counts_once_it_is_trusted(tmp_path):
@@ -158,8 +151,7 @@ async def test_what_a_folder_has_for_other_agents_counts_once_it_is_trusted(tmp_
 
 
 async def test_a_command_names_its_model_and_its_mode_for_its_turn_only(tmp_path):
-    text = "---\nmodel: default/other-model\nmode: ask\n---\nLook.\n"
-    put(tmp_path / "project/.agents/commands/look.md", text)
+    put(tmp_path / "project/.agents/commands/look.md", "---\nmodel: default/other-model\nmode: ask\n---\nLook.\n")
     put(tmp_path / "project/.agents/commands/odd.md", "---\nmodel: sonnet\nmode: turbo\nagent: nobody\n---\nLook.\n")
     config = '[providers.default]\nmodels = ["fake-model", "other-model"]\n'
     async with went(tmp_path, ["one", "two", "three"], mode="auto", config=config, prompt="/look") as r:
@@ -172,12 +164,6 @@ async def test_a_command_names_its_model_and_its_mode_for_its_turn_only(tmp_path
         for words in ("names the model `sonnet`", "names the mode `turbo`", "names the sub-agent `nobody`"):
             assert words in r.editor.text()
         assert r.request(3)["model"] == "fake-model"
-
-
-async def test_a_mode_in_a_file_never_widens_the_sessions(tmp_path):
-    put(tmp_path / "home/.config/acp-coder/commands/go.md", "---\nmode: auto\n---\nGo.\n")
-    async with went(tmp_path, rounds(bash("touch a")), permissions=[reject_once], prompt="/go") as r:
-        assert len(r.editor.permission_requests) == 1
 
 
 # --- sub-agents --------------------------------------------------------------------------------------------------
@@ -234,8 +220,7 @@ async def test_a_sub_agent_with_a_narrower_mode_gets_tools_that_only_read(tmp_pa
 async def test_init_asks_for_an_agents_file(tmp_path):
     async with rig(tmp_path, rounds(Call("write", {"path": "AGENTS.md", "content": "# Build\n"}))) as r:
         await r.editor.prompt("/init the tests")
-        assert "Write `AGENTS.md`" in prompt(r)
-        assert prompt(r).endswith("the tests")
+        assert "Write `AGENTS.md`" in prompt(r) and prompt(r).endswith("the tests")
         assert (r.project / "AGENTS.md").exists()
 
 
@@ -244,8 +229,7 @@ async def test_commit_shows_what_is_there_and_asks_before_it_commits(tmp_path):
     put(tmp_path / "project/new.txt", "x")
     commit = bash("git add new.txt && git commit -qm 'Add new'")
     async with went(tmp_path, rounds(commit), permissions=[allow_once], prompt="/commit") as r:
-        assert "?? new.txt" in prompt(r)
-        assert "The first" in prompt(r)
+        assert "?? new.txt" in prompt(r) and "The first" in prompt(r)
         assert [request.tool_call.title for request in r.editor.permission_requests] == [commit.arguments["command"]]
 
 
@@ -264,8 +248,7 @@ async def test_a_review_is_done_by_a_sub_agent_and_its_findings_have_places(tmp_
         assert call.meta["findings"] == [
             {"path": str(r.project / "src/app.py"), "line": 2, "severity": "error", "message": "y is wrong."}
         ]
-        assert r.messages(2)[-1]["role"] == "tool"
-        assert "y is wrong" in r.messages(2)[-1]["content"]
+        assert r.messages(2)[-1]["role"] == "tool" and "y is wrong" in r.messages(2)[-1]["content"]
         assert r.editor.text().endswith("Two findings.")
 
 
@@ -282,12 +265,9 @@ def test_never_is_an_argument_a_command_or_a_file_of_its_own(body, arguments):
     ]
 
 
-def test_a_command_that_runs_without_end_is_bounded():
+def test_a_command_with_commands_without_end_and_thousands_of_places_is_bounded():
     pieces = WrittenCommand("c", "", "", "!`a` " * 50).pieces("")
     assert sum(piece.kind == "command" for piece in pieces) == MAX_COMMANDS
-
-
-def test_a_prompt_with_thousands_of_places_is_bounded():
     pieces = WrittenCommand("c", "", "", "$ARGUMENTS " * 5_000).pieces("x" * 10_000)
     assert sum(len(piece.text) for piece in pieces) < 2_000_000
 
@@ -310,14 +290,12 @@ LOOSE = {
     "description: |\n  a: [\n  b\ntools: [read, 'grep'": {"description": "a: [\nb", "tools": "[read, 'grep'"},
     "tools: [read, 'grep']\nx: @y": {"tools": ["read", "grep"], "x": "@y"},
     'description: "b" and: "c"\nname: \'x\'': {"description": '"b" and: "c"', "name": "x"},
-    "# a remark: y\n\nname: %x": {"name": "%x"},
-    "a: [": {"a": "["},
-    f"a: {'x' * 9000}": {"a": "x" * 9000},
+    "# a remark: y\n\nname: %x": {"name": "%x"}, "a: [": {"a": "["}, f"a: {'x' * 9000}": {"a": "x" * 9000},
     f"a: {'[' * 300}": {"a": "[" * 300},
     "description: Use it. <example>user: 'x'\\nassistant: {y}</example>": {
-        "description": "Use it. <example>user: 'x'\\nassistant: {y}</example>"
+        "description": "Use it. <example>user: 'x'\\nassistant: {y}</example>",
     },
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "facts"), LOOSE.items())
@@ -359,8 +337,7 @@ async def test_that_is_said_in_the_session_and_holds(tmp_path):
     text = "---\ndescription: Looks: here\nmode: reads\n---\nLook.\n"
     script = [Answer(tool_calls=(Call("delegate", {"task": "go", "agent": "looker"}),)), "Looked.", "Done."]
     put(tmp_path / "project/.agents/agents/looker.md", text)
-    async with rig(tmp_path, script, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto") as r:
         assert "The sub-agent `looker` (project) may only read: there is no mode `reads`." in r.editor.text()
         offered = {tool["function"]["name"] for tool in r.model.requests[1].body["tools"]}
         assert "read" in offered

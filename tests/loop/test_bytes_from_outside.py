@@ -1,7 +1,5 @@
 """What others wrote, by each reader of it: depth, length and noise are never more than the error that it names."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -24,21 +22,16 @@ from acp_agent.safety.deciding.audit_file import link_of
 from acp_agent.store.base import read_stored
 
 READERS: dict[str, tuple[Callable[[str], object], type[Exception] | None]] = {
-    "json": (read_json, ValueError),
-    "loose json": (read_loose_json, ValueError),
-    "toml": (read_toml, ValueError),
+    "json": (read_json, ValueError), "loose json": (read_loose_json, ValueError), "toml": (read_toml, ValueError),
     "config.toml": (lambda text: parse("config.toml", text), ConfigError),
     "a hook": (lambda text: read_text("PreToolUse", text), HookFailed),
     "a result": (lambda text: stamped_text(text, ran=False, exit_code=None, output_chars=9**9, unix_millis=0), None),
-    "filter rules": (lambda text: read_rules(text, "filters.toml", {}, []), None),
-    "a test's event": (_event, None),
-    "a model's arguments": (arguments_object, None),
-    "a repeated call": (_canonical, None),
+    "filter rules": (lambda text: read_rules(text, "filters.toml", {}, []), None), "a test's event": (_event, None),
+    "a model's arguments": (arguments_object, None), "a repeated call": (_canonical, None),
     "a provider's error": (read_vendor_error, None),
     ".mcp.json": (lambda text: folder_servers(text.encode(), {}), None),
-    "an audit log": (lambda text: link_of(text.encode()), None),
-    "the store": (read_stored, AgentError),
-}
+    "an audit log": (lambda text: link_of(text.encode()), None), "the store": (read_stored, AgentError),
+}  # fmt: skip
 FORMS = ("[", '{"a":', "a = [", 'a = "', "[[", "{" * 9 + "\0")
 
 

@@ -1,7 +1,5 @@
 """When outputs are compressed for a goal, and who judges relevance."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Repeated failures, cached results, and how full a context is."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -40,18 +38,14 @@ def test_a_call_is_blocked_after_as_many_identical_failures_and_freed_by_a_chang
         assert failures.remedy("read", {"path": "a", "limit": 1}) is None
         failures.failed("read", {"path": "a", "limit": 1}, FAILED)
     remedy = failures.remedy("read", {"limit": 1, "path": "a"})
-    assert remedy is not None
-    assert "no such file" in str(remedy)
+    assert remedy is not None and "no such file" in str(remedy)
     assert failures.remedy("read", {"path": "b"}) is None
     failures.changed()
     assert failures.remedy("read", {"path": "a", "limit": 1}) is None
-
-
-def test_different_errors_of_the_same_call_are_not_identical():
-    failures = RepeatedFailures(2)
     failures.failed("read", {}, FAILED)
     failures.failed("read", {}, ToolError("another"))
-    assert failures.remedy("read", {}) is None
+    assert failures.remedy("read", {}) is None, "different errors are not identical"
+    assert call_key("a", {"x": 1}) != call_key("b", {"x": 1})
 
 
 @pytest.mark.parametrize("category", ["rate_limited", "server_error", "network_error", "timeout", "cancelled"])
@@ -61,23 +55,13 @@ def test_failures_that_are_not_the_models_are_never_counted(category):
     assert failures.remedy("fetch", {}) is None
 
 
-def test_the_same_arguments_in_another_order_are_the_same_call():
-    assert call_key("a", {"x": 1, "y": [2]}) == call_key("a", {"y": [2], "x": 1})
-    assert call_key("a", {"x": 1}) != call_key("b", {"x": 1})
-
-
-def test_a_doom_loop_is_the_same_calls_in_a_row_whatever_their_spelling():
+def test_a_doom_loop_is_the_same_calls_in_a_row_whatever_their_spelling_but_no_polling():
     loop = DoomLoop(3)
     same = [ToolUse("1", "bash", '{"command": "x", "timeout": 1}'), ToolUse("2", "bash", '{"timeout":1,"command":"x"}')]
-    assert loop.asked([same[0]]) is None
-    assert loop.asked([same[1]]) is None
+    assert loop.asked([same[0]]) is None and loop.asked([same[1]]) is None
     assert "3 times in a row" in loop.asked([same[0]])
-
-
-def test_another_call_in_between_or_polling_is_none():
     loop = DoomLoop(2)
-    assert loop.asked([use("bash", command="x")]) is None
-    assert loop.asked([use("bash", command="y")]) is None
+    assert loop.asked([use("bash", command="x")]) is None and loop.asked([use("bash", command="y")]) is None
     assert loop.asked([use("bash", command="x")]) is None
     for _ in range(5):
         assert loop.asked([use("bash_output", run_id="1")]) is None
@@ -86,10 +70,8 @@ def test_another_call_in_between_or_polling_is_none():
 
 def test_the_same_output_in_a_row_is_a_doom_loop_unless_something_was_changed():
     loop = DoomLoop(3)
-    assert loop.answered([result("x")], progress=False) is None
-    assert loop.answered([result("x")], progress=False) is None
-    assert loop.answered([result("x")], progress=True) is None
-    assert loop.answered([result("x")], progress=False) is None
+    assert loop.answered([result("x")], progress=False) is None and loop.answered([result("x")], progress=False) is None
+    assert loop.answered([result("x")], progress=True) is None and loop.answered([result("x")], progress=False) is None
     assert loop.answered([result("x")], progress=False) is None
     assert "same output 3 times" in loop.answered([result("x")], progress=False)
 
@@ -113,17 +95,12 @@ async def keep(made: ResultCache, accesses, text: str = "found") -> None:
     made.keep("key", ToolResult(text), await made.look(accesses))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda folder: (folder / "sub" / "b").write_text("changed now"),
-        lambda folder: (folder / "sub" / "new").write_text(""),
-        lambda folder: (folder / "a").unlink(),
-        lambda folder: (folder / "a").rename(folder / "c"),
-        lambda folder: os.utime(folder / "a", ns=(1, 1)),
-        lambda folder: (folder / "sub").chmod(0o700),
-    ],
-)
+@pytest.mark.parametrize("change", [
+    lambda folder: (folder / "sub" / "b").write_text("changed now"),
+    lambda folder: (folder / "sub" / "new").write_text(""), lambda folder: (folder / "a").unlink(),
+    lambda folder: (folder / "a").rename(folder / "c"), lambda folder: os.utime(folder / "a", ns=(1, 1)),
+    lambda folder: (folder / "sub").chmod(0o700),
+])  # fmt: skip
 async def test_a_result_over_a_folder_is_forgotten_when_anything_below_changes(tmp_path, change):
     (tmp_path / "sub").mkdir()
     (tmp_path / "a").write_text("a")
@@ -133,8 +110,7 @@ async def test_a_result_over_a_folder_is_forgotten_when_anything_below_changes(t
     await keep(made, [PathAccess("read", tmp_path)])
     assert (await made.find("key")).text == f"{MARK}\nfound"
     change(tmp_path)
-    assert await made.find("key") is None
-    assert await made.find("key") is None
+    assert await made.find("key") is None and await made.find("key") is None
 
 
 async def test_results_end_with_their_time_and_zero_is_no_end(tmp_path):
@@ -149,8 +125,10 @@ async def test_results_end_with_their_time_and_zero_is_no_end(tmp_path):
         assert (await made.find("key") is not None) == known
 
 
-async def test_failures_images_and_what_is_too_much_to_look_at_are_not_kept(tmp_path):
-    made = cache()
+async def test_failures_images_and_what_is_too_much_to_look_at_are_not_kept_and_nothing_if_disabled(tmp_path):
+    off, made = cache(enabled=False), cache()
+    await keep(off, [NoAccess()])
+    assert await off.find("key") is None
     made.keep("key", ToolResult("x", failed=True), ())
     assert await made.find("key") is None
     made.keep("key", ToolResult("x", parts=(TextPart("image"),)), ())
@@ -164,27 +142,12 @@ async def test_failures_images_and_what_is_too_much_to_look_at_are_not_kept(tmp_
     assert await made.look([PathAccess("read", tmp_path / "missing")]) is None
 
 
-async def test_a_disabled_cache_keeps_nothing(tmp_path):
-    made = cache(enabled=False)
-    await keep(made, [NoAccess()])
-    assert await made.find("key") is None
-
-
-async def test_what_changes_while_a_call_runs_is_noticed(tmp_path):
-    file = tmp_path / "a"
-    file.write_text("a")
-    made = cache()
-    seen = await made.look([PathAccess("read", file)])
-    file.write_text("meanwhile")
-    made.keep("key", ToolResult("a"), seen)
-    assert await made.find("key") is None
-
-
-async def test_what_changes_below_a_folder_while_a_call_runs_is_noticed(tmp_path):
+@pytest.mark.parametrize("place", ["a", "."])
+async def test_what_changes_while_a_call_runs_is_noticed_also_below_its_folder(tmp_path, place):
     (tmp_path / "a").write_text("a")
     tick(tmp_path / "a")
     made = cache()
-    seen = await made.look([PathAccess("read", tmp_path)])
+    seen = await made.look([PathAccess("read", tmp_path / place)])
     (tmp_path / "a").write_text("meanwhile")
     made.keep("key", ToolResult("a"), seen)
     assert await made.find("key") is None
@@ -222,8 +185,7 @@ async def test_what_a_call_of_ours_may_have_changed_forgets_folders_only(tmp_pat
     made.keep("file", ToolResult("a"), await made.look([PathAccess("read", file)]))
     made.keep("folder", ToolResult("a"), await made.look([PathAccess("read", tmp_path)]))
     made.changed()
-    assert await made.find("file") is not None
-    assert await made.find("folder") is None
+    assert await made.find("file") is not None and await made.find("folder") is None
 
 
 # --- limits ------------------------------------------------------------------------------------------------------
@@ -231,24 +193,14 @@ async def test_what_a_call_of_ours_may_have_changed_forgets_folders_only(tmp_pat
 
 def test_a_quota_counts_messages_and_can_begin_anew():
     quota = CallQuota(2)
-    assert quota.take() is None
-    assert quota.take() is None
+    assert quota.take() is None and quota.take() is None
     blocked = quota.take()
-    assert blocked is not None
-    assert "quota_blocked" in str(blocked)
+    assert blocked is not None and "quota_blocked" in str(blocked)
     quota.reset()
     assert quota.take() is None
     assert all(CallQuota(0).take() is None for _ in range(5))
-
-
-def test_what_a_history_has_used_is_counted_by_messages():
     calls = (use("bash"), use("bash"))
-    history = [
-        UserMessage((TextPart("x"),)),
-        AssistantMessage("", calls),
-        AssistantMessage("y"),
-        AssistantMessage("", calls),
-    ]
+    history = [UserMessage((TextPart("x"),)), *(AssistantMessage("y", given) for given in (calls, (), calls))]
     quota = CallQuota(5)
     quota.count(history)
-    assert quota.used == 2
+    assert quota.used == 2, "messages with calls"

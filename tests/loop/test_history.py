@@ -1,7 +1,5 @@
 """The history's rules, and reading the log twice."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 
@@ -31,13 +29,11 @@ def answer(id_: str) -> ToolMessage:
 
 messages = st.lists(
     st.one_of(
-        st.builds(user, st.text()),
-        st.builds(AssistantMessage, text=st.text(max_size=3)),
-        st.integers(0, 3).map(lambda n: calls(*(f"c{i}" for i in range(n)))),
-        st.sampled_from(["c0", "c1"]).map(answer),
+        st.builds(user, st.text()), st.builds(AssistantMessage, text=st.text(max_size=3)),
+        st.integers(0, 3).map(lambda n: calls(*(f"c{i}" for i in range(n)))), st.sampled_from(["c0", "c1"]).map(answer),
     ),
     max_size=20,
-)
+)  # fmt: skip
 
 
 @given(messages)
@@ -81,56 +77,38 @@ def chunk(kind: str, text: str, id_: str) -> LogEntry:
 
 
 def test_chunks_of_one_message_are_joined_and_others_are_not():
-    told = replayed_updates(
-        [
-            chunk("agent_message_chunk", "a", "1"),
-            chunk("agent_message_chunk", "b", "1"),
-            chunk("agent_message_chunk", "c", "2"),
-            chunk("agent_thought_chunk", "d", "2"),
-        ]
-    )
+    told = replayed_updates([
+        chunk("agent_message_chunk", "a", "1"), chunk("agent_message_chunk", "b", "1"),
+        chunk("agent_message_chunk", "c", "2"), chunk("agent_thought_chunk", "d", "2"),
+    ])  # fmt: skip
     assert [item["content"]["text"] for item in told] == ["ab", "c", "d"]
 
 
 def test_a_call_is_replayed_once_in_its_final_state_without_terminals():
-    told = replayed_updates(
-        [
-            call(_meta={"tool_name": "bash"}),
-            progress("in_progress"),
-            progress(
-                "completed",
-                content=[{"type": "terminal", "terminalId": "t"}],
-                rawOutput={"stdout": "out\n", "stderr": "err\n", "exit_code": 0, "truncated": False},
-                _meta={"terminal_exit": {}},
-            ),
-        ]
-    )
-    assert len(told) == 1
-    assert told[0]["sessionUpdate"] == "tool_call"
-    assert told[0]["status"] == "completed"
-    assert "out\nerr" in told[0]["content"][0]["content"]["text"]
-    assert told[0]["_meta"] == {"tool_name": "bash"}
+    told = replayed_updates([
+        call(_meta={"tool_name": "bash"}), progress("in_progress"),
+        progress(
+            "completed", content=[{"type": "terminal", "terminalId": "t"}],
+            rawOutput={"stdout": "out\n", "stderr": "err\n", "exit_code": 0, "truncated": False},
+            _meta={"terminal_exit": {}},
+        ),
+    ])  # fmt: skip
+    assert len(told) == 1 and told[0]["sessionUpdate"] == "tool_call" and told[0]["status"] == "completed"
+    assert "out\nerr" in told[0]["content"][0]["content"]["text"] and told[0]["_meta"] == {"tool_name": "bash"}
 
 
 def test_a_call_the_process_did_not_outlive_is_replayed_as_failed():
     (told,) = replayed_updates([call()])
-    assert told["status"] == "failed"
-    assert "Interrupted" in told["content"][-1]["content"]["text"]
+    assert told["status"] == "failed" and "Interrupted" in told["content"][-1]["content"]["text"]
+    assert replayed_updates([progress("completed")]) == [], "an update of an unknown call is left out"
 
 
-def test_an_update_of_an_unknown_call_is_left_out():
-    assert replayed_updates([progress("completed")]) == []
-
-
-def test_text_that_was_told_but_not_finished_is_remembered():
+def test_text_that_was_told_but_not_finished_is_remembered_and_a_reset_replaces_what_was_before():
     history, repaired = rebuild_history(
         [*kept(user("go")), *(chunk("agent_message_chunk", text, "1") for text in ("half an ", "answer"))]
     )
     assert history.messages[-1] == AssistantMessage("half an answer")
     assert repaired == [AssistantMessage("half an answer")]
-
-
-def test_a_reset_replaces_what_was_before():
     history, repaired = rebuild_history([*kept(user("one")), LogEntry("reset", b"[]"), *kept(user("two"))])
     assert (history.messages, repaired) == ([user("two")], [])
 

@@ -1,7 +1,5 @@
 """Live output of a command that prints too much to show: the newest part, and never half a credential."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Private folders: who owns one, and what happens to those left by a killed agent."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The log with what was taken back left out: against a list of prompts that is really cut."""
 
-from __future__ import annotations
-
 import random
 
 import msgspec
@@ -121,10 +119,8 @@ def test_words_that_a_killed_agent_had_said_are_kept() -> None:
 def test_prompts_have_their_first_words_and_are_known_as_cut() -> None:
     log = [*answered(1), *answered(2), *turn(3, command=True), rewind(2)]
     assert [(each.number, each.title, each.message_id, each.cut) for each in prompts_of(log)] == [
-        (1, "prompt 1", "id 1", False),
-        (2, "prompt 2", "id 2", True),
-        (3, "/undo 3", "id 3", True),
-    ]
+        (1, "prompt 1", "id 1", False), (2, "prompt 2", "id 2", True), (3, "/undo 3", "id 3", True),
+    ]  # fmt: skip
 
 
 def test_notes_wait_for_the_next_prompt() -> None:

@@ -1,7 +1,5 @@
 """The audit log: private, whole lines, rotated, without credentials, and honest about failing."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os
@@ -35,15 +33,11 @@ def test_a_line_is_json_of_the_published_schema_and_leaves_out_what_is_not_known
     assert line.pop("time").endswith("+00:00")
     assert (line.pop("seq"), line.pop("prev")) == (1, "0" * 64)
     assert line == {
-        "schema": "acp_coder.audit.v1",
-        "event": "decision",
-        "tool": "bash",
-        "arguments": '{"command":"ls"}',
+        "schema": "acp_coder.audit.v1", "event": "decision", "tool": "bash", "arguments": '{"command":"ls"}',
         "decision": "allow",
-    }
+    }  # fmt: skip
     schema = json.loads((Path(__file__).parents[2] / "schemas/audit-entry.schema.json").read_text(encoding="utf-8"))
-    assert jsonschema_rs.is_valid(schema, lines(path)[0])
-    assert not jsonschema_rs.is_valid(schema, {"event": "other"})
+    assert jsonschema_rs.is_valid(schema, lines(path)[0]) and not jsonschema_rs.is_valid(schema, {"event": "other"})
 
 
 def test_the_file_is_its_owners_only_and_no_link_is_followed(tmp_path: Path) -> None:
@@ -107,17 +101,13 @@ def test_agents_that_write_at_once_lose_no_line_and_break_none(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("required", [False, True])
-def test_a_write_that_fails_is_told_once_and_refuses_tools_where_the_log_is_required(
-    tmp_path: Path, required: bool
-) -> None:
+def test_a_write_that_fails_is_told_once_and_refuses_tools_where_the_log_is_required(tmp_path, required: bool) -> None:
     told: list[str] = []
     (tmp_path / "file").write_text("")
     path = tmp_path / "file/audit.jsonl"
     log = made(path, told, required=required)
-    assert not log.write("notice", reason="x")
-    assert not log.write("notice", reason="x")
-    assert len(told) == 1
-    assert str(path) in told[0]
+    assert not log.write("notice", reason="x") and not log.write("notice", reason="x")
+    assert len(told) == 1 and str(path) in told[0]
     assert log.refuses is required
     (tmp_path / "file").unlink()
     assert log.write("notice", reason="x")

@@ -1,7 +1,5 @@
 """The chain of hashes in the audit log: what happens to the log is noticed, whatever agents do meanwhile and after."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os
@@ -102,17 +100,14 @@ def test_no_edit_is_ever_taken_for_the_log_also_after_an_agent_has_gone_on(how, 
         place.store.close()
 
 
-@table(
-    ("how", "at", "words"),
-    [
-        ("change", 4, "audit.jsonl:5 was changed"),
-        ("remove", 4, "audit.jsonl:5: line number 5 was before this one removed"),
-        ("forge", 4, "audit.jsonl:5 was inserted or changed"),
-        ("link", 4, "audit.jsonl:6 was inserted, or moved here: its number is 5"),
-        ("cut", 4, "the end was cut off after line number 4: the store has recorded 9 lines"),
-        ("change", 8, "audit.jsonl:9: the end was changed"),
-    ],
-)
+@table(("how", "at", "words"), [
+    ("change", 4, "audit.jsonl:5 was changed"),
+    ("remove", 4, "audit.jsonl:5: line number 5 was before this one removed"),
+    ("forge", 4, "audit.jsonl:5 was inserted or changed"),
+    ("link", 4, "audit.jsonl:6 was inserted, or moved here: its number is 5"),
+    ("cut", 4, "the end was cut off after line number 4: the store has recorded 9 lines"),
+    ("change", 8, "audit.jsonl:9: the end was changed"),
+])  # fmt: skip
 def test_the_first_line_that_is_wrong_is_named(how, at, words):
     with tempfile.TemporaryDirectory() as folder:
         place = Place(Path(folder))
@@ -125,8 +120,7 @@ def test_a_user_is_told_once_when_an_agent_finds_the_log_changed(place):
     place.write(5)
     place.put(place.lines()[:3])
     place.write(3)
-    assert len(place.told) == 1
-    assert "`acp-coder audit verify` says where" in place.told[0]
+    assert len(place.told) == 1 and "`acp-coder audit verify` says where" in place.told[0]
 
 
 def test_a_removed_log_and_removed_old_files_are_noticed(place):

@@ -1,7 +1,5 @@
 """The parts of command lines, and which of them rules cover."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -182,8 +180,7 @@ def test_a_rule_that_spells_it_covers_what_is_dangerous(line: str, pattern: str,
     ("rm -rf src", "rm -r *"), ("xargs rm", "xargs *"), ("xargs wc", "wc *"), ("anything", "*"), ("bash x.sh", "*"),
 ])  # fmt: skip
 def test_a_rule_that_does_not_spell_it_does_not(line: str, pattern: str, project: Path) -> None:
-    covered = examined(line, project).permitted_by(globs(pattern))
-    assert covered == (line == "anything")
+    assert examined(line, project).permitted_by(globs(pattern)) == (line == "anything")
 
 
 def test_what_the_judgement_allows_needs_no_rule(project: Path) -> None:
@@ -196,9 +193,7 @@ def test_what_the_judgement_allows_needs_no_rule(project: Path) -> None:
 def test_the_explanation_is_a_tree(project: Path) -> None:
     told = examined("timeout 5 bash -c 'ls; sudo -n x'", project).lines()
     assert [len(line) - len(line.lstrip()) for line in told] == [0, 2, 4, 4, 6, 0]
-    assert "wrapper:timeout" in told[0]
-    assert "looks:ls" in told[2]
-    assert "dangerous:sudo" in told[3]
+    assert "wrapper:timeout" in told[0] and "looks:ls" in told[2] and "dangerous:sudo" in told[3]
     assert "risk high" in told[-1]
 
 

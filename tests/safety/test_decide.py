@@ -1,7 +1,5 @@
 """How rules decide about a call: deny before ask before allow."""
 
-from __future__ import annotations
-
 from itertools import permutations
 from pathlib import Path
 
@@ -24,18 +22,11 @@ def verdict(roots: Roots, *accesses: Access, may_change: bool = True) -> Verdict
     return decide(accesses, roots, mode="code" if may_change else "ask", may_change=may_change)
 
 
-def test_touching_nothing_is_allowed(roots: Roots) -> None:
+def test_touching_nothing_and_reading_inside_are_allowed_in_every_mode_and_writing_asks(roots, tmp_path: Path) -> None:
     assert isinstance(verdict(roots), Allow)
-    assert isinstance(verdict(roots, NoAccess()), Allow)
-    assert isinstance(verdict(roots, NoAccess(), may_change=False), Allow)
-
-
-def test_reading_inside_is_allowed_in_every_mode(roots: Roots, tmp_path: Path) -> None:
     for may_change in (True, False):
-        assert isinstance(verdict(roots, PathAccess("read", tmp_path / "x"), may_change=may_change), Allow)
-
-
-def test_writing_inside_asks(roots: Roots, tmp_path: Path) -> None:
+        for access in (NoAccess(), PathAccess("read", tmp_path / "x")):
+            assert isinstance(verdict(roots, access, may_change=may_change), Allow)
     assert verdict(roots, PathAccess("write", tmp_path / "x")) == EDITS
 
 

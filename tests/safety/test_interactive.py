@@ -1,7 +1,5 @@
 """Which command lines need a user at a terminal, and which only look like it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import anyio

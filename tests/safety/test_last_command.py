@@ -1,7 +1,5 @@
 """Which command's output a user sees at the end of a shell line."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

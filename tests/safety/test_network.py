@@ -1,7 +1,5 @@
 """The network guard: every spelling of an address, every disguise of a name, every block of the tables."""
 
-from __future__ import annotations
-
 import ipaddress
 
 import pytest
@@ -44,8 +42,7 @@ LOOPBACK = """
 """.split()
 
 PRIVATE_HOSTS = [
-    *LOOPBACK,
-    *"0 0.0.0.0 0x0 10.0.0.1 167772161 172.16.0.1 192.168.1.1 0xc0a80101 169.254.169.254 2852039166".split(),
+    *LOOPBACK, *"0 0.0.0.0 0x0 10.0.0.1 167772161 172.16.0.1 192.168.1.1 0xc0a80101 169.254.169.254 2852039166".split(),
     *"0xA9FEA9FE 0251.0376.0251.0376 100.64.0.1 100.100.100.200 192.0.0.1 198.18.0.1 240.0.0.1".split(),
     *"255.255.255.255 4294967295 224.0.0.1 168.63.129.16".split(),
     *"[::1] [::] [0:0:0:0:0:0:0:1] [::ffff:127.0.0.1] [::ffff:7f00:1] [::127.0.0.1] [::ffff:8.8.8.8] [fe80::1]".split(),
@@ -55,7 +52,7 @@ PRIVATE_HOSTS = [
     *"localhost LOCALHOST localhost. a.localhost lo%63alhost ｌｏｃａｌｈｏｓｔ ⓛⓞⓒⓐⓛⓗⓞⓢⓣ".split(),
     *"localhost.localdomain printer.local db.internal metadata.google.internal router.lan x.home.arpa".split(),
     *"x.intranet intranet metadata".split(),
-]
+]  # fmt: skip
 
 NO_URLS = [
     "", "example.com", "//example.com", "/path", "https:", "https:/example.com", "https:example.com", "https://",
@@ -76,19 +73,15 @@ NO_URLS = [
 
 FORBIDDEN = [
     "http://example.com/", "HTTP://example.com/", "ftp://example.com/", "file:///etc/passwd", "ws://example.com/",
-    "gopher://example.com/", "https://user@example.com/", "https://user:password@example.com/", "https://@example.com/",
+    "gopher://example.com/", "https://user@example.com/", "https://user:geheim@example.com/", "https://@example.com/",
     "https://example.com@evil.com/", "https://example.com:443@evil.com/",
 ]  # fmt: skip
 
 
 @table("url", ALLOWED)
-def test_an_url_of_a_public_host_is_given_in_its_one_spelling(url: str) -> None:
-    assert check_url(url, NOTHING_MORE).url == ALLOWED[url]
-
-
-@table("url", ALLOWED)
-def test_the_one_spelling_stays_as_it_is(url: str) -> None:
+def test_an_url_of_a_public_host_is_given_in_its_one_spelling_which_stays_as_it_is(url: str) -> None:
     once = check_url(url, NOTHING_MORE)
+    assert once.url == ALLOWED[url]
     assert check_url(once.url, NOTHING_MORE) == once
 
 
@@ -105,21 +98,14 @@ def test_what_is_no_url_is_the_callers_mistake(url: str) -> None:
     with pytest.raises(ToolError) as refused:
         check_url(url, NOTHING_MORE)
     assert refused.value.category == "invalid_parameters"
-    assert str(refused.value).isprintable()
-    assert len(str(refused.value)) < 1000
+    assert str(refused.value).isprintable() and len(str(refused.value)) < 1000
 
 
-@pytest.mark.parametrize("url", FORBIDDEN)
-def test_what_must_not_be_asked_is_policy(url: str) -> None:
+@table("url", FORBIDDEN)
+def test_what_must_not_be_asked_is_policy_and_no_password_is_repeated(url: str) -> None:
     with pytest.raises(ToolError) as refused:
         check_url(url, NOTHING_MORE)
-    assert refused.value.category == "policy_blocked"
-
-
-def test_a_password_is_not_repeated() -> None:
-    with pytest.raises(ToolError) as refused:
-        check_url("https://user:geheim@example.com/", NOTHING_MORE)
-    assert "geheim" not in str(refused.value)
+    assert refused.value.category == "policy_blocked" and "geheim" not in str(refused.value)
 
 
 @given(number=st.integers(0, 2**32 - 1), form=st.integers(0, 4))
@@ -191,9 +177,6 @@ def test_every_record_of_a_name_must_be_public() -> None:
             check_addresses("example.com", [*good, bad], NOTHING_MORE)
         assert refused.value.category == "policy_blocked"
         assert "example.com" in str(refused.value)
-
-
-def test_a_name_without_an_address_is_a_failure_of_the_network() -> None:
     with pytest.raises(ToolError) as refused:
         check_addresses("example.com", [], NOTHING_MORE)
     assert refused.value.category == "network_error"

@@ -1,7 +1,5 @@
 """Which paths are inside the folders of a session."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -27,60 +25,47 @@ def roots(base: Path) -> Roots:
     return Roots(base / "app")
 
 
-@pytest.mark.parametrize(
-    "text", ["file.txt", "./file.txt", "src/../file.txt", "src/new/deep/file.txt", ".", "a b/ü.txt"]
-)
+@pytest.mark.parametrize("text", [
+    "file.txt", "./file.txt", "src/../file.txt", "src/new/deep/file.txt", ".", "a b/ü.txt", "{base}/app/file.txt",
+])  # fmt: skip
 def test_relative_paths_are_below_the_working_directory(text: str, roots: Roots, base: Path) -> None:
+    text = text.format(base=base)
     assert roots.resolve(text) == Path(os.path.normpath(base / "app" / text))
 
 
-def test_an_absolute_path_inside_is_taken(roots: Roots, base: Path) -> None:
-    assert roots.resolve(str(base / "app" / "file.txt")) == base / "app" / "file.txt"
-
-
-@pytest.mark.parametrize("text", ["../app-evil/file.txt", "..", "../app-evil", "src/../../x", "/etc/passwd", "/"])
+@pytest.mark.parametrize("text", [
+    "../app-evil/file.txt", "..", "../app-evil", "src/../../x", "/etc/passwd", "/", "file:///etc/passwd",
+    "file://{base}/app/%2e%2e/app-evil/file.txt",
+])  # fmt: skip
 def test_paths_outside_are_refused_in_words(text: str, roots: Roots, base: Path) -> None:
     with pytest.raises(ToolError, match="outside this session's folders") as error:
-        roots.resolve(text)
+        roots.resolve(text.format(base=base))
     assert str(base / "app") in str(error.value)
 
 
 def test_a_folder_whose_name_begins_alike_is_not_inside(roots: Roots, base: Path) -> None:
-    assert not roots.contains(base / "app-evil" / "file.txt")
-    assert not roots.contains(base)
-    assert roots.contains(base / "app")
-    assert roots.contains(base / "app" / "not" / "yet")
+    assert not roots.contains(base / "app-evil" / "file.txt") and not roots.contains(base)
+    assert roots.contains(base / "app") and roots.contains(base / "app" / "not" / "yet")
 
 
-def test_a_link_that_leads_out_is_out(roots: Roots, base: Path) -> None:
-    (base / "app" / "link").symlink_to(base / "app-evil")
-    (base / "app" / "file-link").symlink_to(base / "app-evil" / "file.txt")
-    for text in ("link", "link/file.txt", "link/new.txt", "file-link", "link/../../app-evil/file.txt"):
+def test_a_link_that_leads_out_is_out_and_one_that_stays_inside_is_followed(roots: Roots, base: Path) -> None:
+    """`..` after a link means the parent of its target."""
+    (base / "app-evil" / "deep").mkdir()
+    for link, target in (("link", base / "app-evil"), ("file-link", base / "app-evil/file.txt"), ("inside", "src")):
+        (base / "app" / link).symlink_to(target)
+    (base / "app" / "deep").symlink_to(base / "app-evil" / "deep")
+    for text in ("link", "link/file.txt", "link/new.txt", "file-link", "link/../../app-evil/file.txt", "deep/../x"):
         with pytest.raises(ToolError, match="outside"):
             roots.resolve(text)
+    assert roots.resolve("inside/x.py") == base / "app" / "src" / "x.py"
 
 
-def test_a_link_that_stays_inside_is_followed(roots: Roots, base: Path) -> None:
-    (base / "app" / "link").symlink_to("src")
-    assert roots.resolve("link/x.py") == base / "app" / "src" / "x.py"
-
-
-def test_dot_dot_after_a_link_means_the_parent_of_its_target(roots: Roots, base: Path) -> None:
-    (base / "app-evil" / "deep").mkdir()
-    (base / "app" / "link").symlink_to(base / "app-evil" / "deep")
-    with pytest.raises(ToolError, match="outside"):
-        roots.resolve("link/../file.txt")
-
-
-def test_a_dangling_link_counts_for_where_it_would_lead(roots: Roots, base: Path) -> None:
+def test_a_dangling_link_counts_for_where_it_would_lead_and_a_loop_is_refused(roots: Roots, base: Path) -> None:
     (base / "app" / "out").symlink_to(base / "nowhere" / "x")
     (base / "app" / "in").symlink_to(base / "app" / "later")
     with pytest.raises(ToolError, match="outside"):
         roots.resolve("out")
     assert roots.resolve("in") == base / "app" / "later"
-
-
-def test_a_loop_of_links_is_refused_in_words(roots: Roots, base: Path) -> None:
     (base / "app" / "a").symlink_to("b")
     (base / "app" / "b").symlink_to("a")
     with pytest.raises(ToolError, match="cannot be resolved"):
@@ -107,7 +92,7 @@ def test_several_roots_are_all_inside(base: Path) -> None:
 @pytest.mark.parametrize(("uri", "name"), [
     ("a%20b.txt", "a b.txt"), ("a#b.txt", "a#b.txt"), ("a%23b.txt", "a#b.txt"), ("a?b", "a?b"), ("a.py#L10", "a.py"),
     ("a.py#L10-L12", "a.py"), ("a.py#L1C2-L3C4", "a.py"), ("a.py#12:3", "a.py"), ("C#1/a.txt", "C#1/a.txt"),
-    ("[a", "[a"),
+    ("[a", "[a"), ("a%20b%23%C3%BC.txt", "a b#ü.txt"),
 ])  # fmt: skip
 def test_a_file_uri_stands_for_its_path_whatever_is_in_the_name(uri: str, name: str, base: Path) -> None:
     assert Roots(base / "app").resolve(f"file://{base}/app/{uri}") == base / "app" / name
@@ -130,10 +115,9 @@ def test_malformed_paths_are_refused_in_words(text: str, words: str, roots: Root
         assert len(str(error.value)) < 1000, "a long path is not repeated"
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["~", "~/x", "~root/x", "$HOME/x", "${HOME}", "*.py", "[ab]/?", "{a,b}", "!x", "a;b", "a b", "`id`", "$(id)"],
-)
+@pytest.mark.parametrize("text", [
+    "~", "~/x", "~root/x", "$HOME/x", "${HOME}", "*.py", "[ab]/?", "{a,b}", "!x", "a;b", "a b", "`id`", "$(id)",
+])  # fmt: skip
 def test_nothing_in_a_path_is_expanded(text: str, roots: Roots, base: Path) -> None:
     first = text.partition("/")[0]
     (base / "app" / first).mkdir()
@@ -142,7 +126,7 @@ def test_nothing_in_a_path_is_expanded(text: str, roots: Roots, base: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "text", ["$id.tsx", "src/~/x", "src/$HOME", "~x", "~x/y", "$HOME", "a*b/c?", "file:", "file:/x"]
+    "text", ["$id.tsx", "src/~/x", "src/$HOME", "~x", "~x/y", "$HOME", "a*b/c?", "file:", "file:/x", "a%20b"]
 )
 def test_names_that_only_look_so_need_not_exist(text: str, roots: Roots, base: Path) -> None:
     assert roots.resolve(text) == base / "app" / text
@@ -158,16 +142,13 @@ def test_slashes_and_dots_at_the_end_change_nothing(text: str, roots: Roots, bas
     assert roots.entry(text) == base / "app" / "src"
 
 
-def test_a_path_that_becomes_too_long_with_its_folders_is_refused_in_words(roots: Roots) -> None:
-    with pytest.raises(ToolError, match="longer than 4095 bytes"):
-        roots.resolve("/".join(["x" * 250] * 16) + "/y" * 39)
-
-
-def test_very_many_links_in_a_row_are_refused_in_words(roots: Roots, base: Path) -> None:
+def test_very_many_links_and_a_path_that_becomes_too_long_are_refused_in_words(roots: Roots, base: Path) -> None:
     for number in range(1500):
         (base / "app" / f"link-{number}").symlink_to(f"link-{number + 1}")
     with pytest.raises(ToolError, match="cannot be resolved: too many"):
         roots.resolve("link-0/x")
+    with pytest.raises(ToolError, match="longer than 4095 bytes"):
+        roots.resolve("/".join(["x" * 250] * 16) + "/y" * 39)
 
 
 @pytest.mark.parametrize(("root", "path", "inside"), [
@@ -214,21 +195,6 @@ def test_a_link_into_the_kernel_s_own_is_not_followed(target: str, base: Path) -
 
 def test_files_in_memory_are_files(base: Path) -> None:
     assert Roots(Path("/")).resolve("/dev/shm/x") == Path("/dev/shm/x")
-
-
-def test_a_file_uri_stands_for_its_path(roots: Roots, base: Path) -> None:
-    (base / "app" / "a b#ü.txt").write_text("x")
-    uri = (base / "app" / "a b#ü.txt").as_uri()
-    assert "%20" in uri
-    assert roots.resolve(uri) == base / "app" / "a b#ü.txt"
-    with pytest.raises(ToolError, match="outside"):
-        roots.resolve("file:///etc/passwd")
-    with pytest.raises(ToolError, match="outside"):
-        roots.resolve(f"file://{base}/app/%2e%2e/app-evil/file.txt")
-
-
-def test_a_percent_sign_in_a_plain_path_stays(roots: Roots, base: Path) -> None:
-    assert roots.resolve("a%20b") == base / "app" / "a%20b"
 
 
 def test_real_path_adds_what_does_not_exist_yet(base: Path) -> None:

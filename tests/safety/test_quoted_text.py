@@ -1,7 +1,5 @@
 """A quoted here-document that is only read as text does not make a harmless line ask."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How much harm commands can do."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -89,22 +87,14 @@ def test_a_folder_is_not_its_neighbour(prefix: str, tmp_path: Path) -> None:
 OWN = Risk("high", True, True, ("it deletes everything",))
 
 
-@pytest.mark.parametrize(
-    ("claimed", "mutation", "privesc", "own", "words"),
-    [
-        ("high", True, True, OWN, None),
-        ("low", True, True, OWN, "calls the risk low, but it looks high (it deletes everything)"),
-        ("medium", True, True, OWN, "calls the risk medium"),
-        ("high", False, True, OWN, "to change nothing"),
-        ("high", True, False, OWN, "no other privileges"),
-        ("none", True, True, OWN, "it looks high"),
-        ("high", True, True, Risk("low", False), None),
-        ("low", False, False, Risk("low", False), None),
-    ],
-)
-def test_a_claim_that_is_too_low_is_told(
-    claimed: str, mutation: bool, privesc: bool, own: Risk, words: str | None
-) -> None:
+@pytest.mark.parametrize(("claimed", "mutation", "privesc", "own", "words"), [
+    ("high", True, True, OWN, None),
+    ("low", True, True, OWN, "calls the risk low, but it looks high (it deletes everything)"),
+    ("medium", True, True, OWN, "calls the risk medium"), ("high", False, True, OWN, "to change nothing"),
+    ("high", True, False, OWN, "no other privileges"), ("none", True, True, OWN, "it looks high"),
+    ("high", True, True, Risk("low", False), None), ("low", False, False, Risk("low", False), None),
+])  # fmt: skip
+def test_a_claim_that_is_too_low_is_told(claimed: str, mutation: bool, privesc: bool, own: Risk, words) -> None:
     told = understated(claimed, mutation, privesc, own)
     assert (told is None) == (words is None)
     assert words is None or words in (told or "")

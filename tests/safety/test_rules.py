@@ -1,7 +1,5 @@
 """`[tools.permissions]`, `[tools.policy]`, `[tools.scoped]`, sentinel, anomalies and rate: tables."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -66,17 +64,13 @@ def test_a_glob_stands_for_the_whole_text_whatever_its_case(pattern: str, text: 
     ("secrets/*.key", "/srv/app/x/secrets/a.key", False), ("**/secrets/*.key", "/srv/app/x/secrets/a.key", True),
     ("~/.ssh", "/home/u/.ssh/id", True), ("~/.ssh", "/home/u/.sshx", False), ("/etc/*.conf", "/etc/a.conf", True),
 ])  # fmt: skip
-def test_path_globs_hold_below_the_folders_and_for_all_that_is_below_a_match(
-    pattern: str, path: str, expected: bool
-) -> None:
-    globs = PathGlobs([pattern], [Path("/srv/app")], Path("/home/u"))
-    assert globs.matches(Path(path)) is expected
+def test_path_globs_hold_below_the_folders_and_for_all_that_is_below_a_match(pattern: str, path: str, expected) -> None:
+    assert PathGlobs([pattern], [Path("/srv/app")], Path("/home/u")).matches(Path(path)) is expected
 
 
 def test_a_folder_whose_name_holds_wildcards_is_taken_literally() -> None:
     globs = PathGlobs([".env"], [Path("/srv/a[b]*")], None)
-    assert globs.matches(Path("/srv/a[b]*/.env"))
-    assert not globs.matches(Path("/srv/ab/.env"))
+    assert globs.matches(Path("/srv/a[b]*/.env")) and not globs.matches(Path("/srv/ab/.env"))
 
 
 # --- permissions -------------------------------------------------------------------------------------------------
@@ -116,8 +110,7 @@ def test_a_tools_own_rules_come_before_those_of_a_glob() -> None:
     lists = {"*": [PermissionRule("*", "deny")], "read": [PermissionRule("*", "allow")]}
     known = compiled(permissions=lists)
     assert effects(known.permissions("read")) == ["allow", "deny"]
-    assert known.hides("read") is None
-    assert known.hides("write") is not None
+    assert known.hides("read") is None and known.hides("write") is not None
 
 
 def test_older_keys_become_rules_where_bash_has_none() -> None:
@@ -172,41 +165,49 @@ def test_a_path_that_nothing_can_match_is_told_and_denies() -> None:
 HOME = PolicyRule("allow", "read", paths=["/home/*"])
 
 
-@pytest.mark.parametrize(
-    ("made", "asked", "effect"),
-    [
-        (policy(SUDO), subject("bash", "sudo x"), "deny"),
-        (policy(SUDO), subject("bash", "ls"), "allow"),
-        (policy(SUDO), subject("read", "sudo x"), "allow"),
-        (policy(PolicyRule("allow", "bash"), SUDO), subject("bash", "sudo x"), "deny"),
-        (policy(SUDO, PolicyRule("allow", "bash")), subject("bash", "sudo x"), "deny"),
-        (policy(HOME, default="deny"), subject("read", paths=("/home/u/a",)), "allow"),
-        (policy(HOME, default="deny"), subject("read", paths=("/homes/u/a",)), "deny"),
-        (policy(HOME, default="deny"), subject("read", paths=("/home/u/a", "/etc/passwd")), "deny"),
-        (policy(HOME, default="deny"), subject("read"), "deny"),
-        (policy(HOME, default="deny"), subject("write", paths=("/home/u/a",)), "deny"),
-        (policy(PolicyRule("deny", "write", paths=["/home/*"])), subject("write", paths=("/x", "/home/a")), "deny"),
-        (policy(PolicyRule("deny", "mcp_*")), subject("mcp_a_b"), "deny"),
-        (policy(PolicyRule("deny", env={"STAGE": "prod"})), subject("read"), "deny"),
-        (policy(PolicyRule("deny", env={"STAGE": "test"})), subject("read"), "allow"),
-        (policy(PolicyRule("deny", env={"OTHER": "*"})), subject("read"), "allow"),
-        (policy(PolicyRule("allow", "bash", args_match="^ls"), default="deny"), subject("bash", "ls", "rm"), "deny"),
-        (policy(PolicyRule("allow", "bash", args_match="^ls"), default="deny"), subject("bash", "ls"), "allow"),
-        (policy(more=(SUDO,)), subject("bash", "sudo x"), "deny"),
-        (policy(PolicyRule("allow", "bash", args_match="sudo"), more=(SUDO,)), subject("bash", "sudo x"), "deny"),
-    ],
-)
-def test_a_deny_wins_an_allow_must_match_all_and_the_default_decides_the_rest(
-    made: RuleList, asked: Subject, effect: str
-) -> None:
+@pytest.mark.parametrize(("made", "asked", "effect"), [
+    (policy(SUDO), subject("bash", "sudo x"), "deny"), (policy(SUDO), subject("bash", "ls"), "allow"),
+    (policy(SUDO), subject("read", "sudo x"), "allow"),
+    (policy(PolicyRule("allow", "bash"), SUDO), subject("bash", "sudo x"), "deny"),
+    (policy(SUDO, PolicyRule("allow", "bash")), subject("bash", "sudo x"), "deny"),
+    (policy(HOME, default="deny"), subject("read", paths=("/home/u/a",)), "allow"),
+    (policy(HOME, default="deny"), subject("read", paths=("/homes/u/a",)), "deny"),
+    (policy(HOME, default="deny"), subject("read", paths=("/home/u/a", "/etc/passwd")), "deny"),
+    (policy(HOME, default="deny"), subject("read"), "deny"),
+    (policy(HOME, default="deny"), subject("write", paths=("/home/u/a",)), "deny"),
+    (policy(PolicyRule("deny", "write", paths=["/home/*"])), subject("write", paths=("/x", "/home/a")), "deny"),
+    (policy(PolicyRule("deny", "mcp_*")), subject("mcp_a_b"), "deny"),
+    (policy(PolicyRule("deny", env={"STAGE": "prod"})), subject("read"), "deny"),
+    (policy(PolicyRule("deny", env={"STAGE": "test"})), subject("read"), "allow"),
+    (policy(PolicyRule("deny", env={"OTHER": "*"})), subject("read"), "allow"),
+    (policy(PolicyRule("allow", "bash", args_match="^ls"), default="deny"), subject("bash", "ls", "rm"), "deny"),
+    (policy(PolicyRule("allow", "bash", args_match="^ls"), default="deny"), subject("bash", "ls"), "allow"),
+    (policy(more=(SUDO,)), subject("bash", "sudo x"), "deny"),
+    (policy(PolicyRule("allow", "bash", args_match="sudo"), more=(SUDO,)), subject("bash", "sudo x"), "deny"),
+])  # fmt: skip
+def test_a_deny_wins_an_allow_must_match_all_and_the_default_decides_the_rest(made, asked, effect: str) -> None:
     assert decided(made, asked) == effect
 
 
 def test_the_trace_names_the_rule_and_its_place() -> None:
     found = policy(HOME, SUDO).applies("policy", subject("bash", "sudo x"))
-    assert found is not None
-    assert str(found[0]) == "tools.policy.rules[1] deny bash args_match=sudo (c.toml:1)"
+    assert found is not None and str(found[0]) == "tools.policy.rules[1] deny bash args_match=sudo (c.toml:1)"
     assert found[0].denial(found[1]).rule == "policy"  # the rest goes to the audit log only
+
+
+def test_a_rule_that_cannot_be_read_denies_every_call_of_its_tools() -> None:
+    made = policy(PolicyRule("allow", "bash", args_match="(("))
+    assert "not a regular expression" in made.trouble[0]
+    assert decided(made, subject("bash", "ls")) == "deny" and decided(made, subject("read")) == "allow"
+
+
+def test_more_rules_or_longer_patterns_than_there_may_be_deny_everything() -> None:
+    many = (PolicyRule("allow", "read"),) * (MAX_POLICY_RULES // 2 + 1)
+    long = policy(PolicyRule("deny", "bash", args_match="ä" * 600))
+    assert "1024 bytes" in long.trouble[0]
+    for made in (long, policy(*many, more=many)):
+        assert made.trouble and decided(made, subject("read")) == "deny"
+    assert decided(policy(PolicyRule("deny", "bash", args_match="a" * 1024)), subject("read")) == "allow"
 
 
 def test_hidden_is_what_a_policy_always_denies_to_a_tool() -> None:
@@ -217,27 +218,6 @@ def test_hidden_is_what_a_policy_always_denies_to_a_tool() -> None:
     )  # fmt: skip
     assert made.hidden_paths("read") == ["*/a", "*/d"]
     assert made.denied_paths() == ["*/a", "*/b", "*/c", "*/d"]
-
-
-def test_a_rule_that_cannot_be_read_denies_every_call_of_its_tools() -> None:
-    made = policy(PolicyRule("allow", "bash", args_match="(("))
-    assert "not a regular expression" in made.trouble[0]
-    assert decided(made, subject("bash", "ls")) == "deny"
-    assert decided(made, subject("read")) == "allow"
-
-
-def test_more_rules_than_there_may_be_deny_everything() -> None:
-    many = tuple(PolicyRule("allow", "read") for _ in range(MAX_POLICY_RULES // 2 + 1))
-    made = policy(*many, more=many)
-    assert made.trouble
-    assert decided(made, subject("read")) == "deny"
-
-
-def test_a_pattern_of_more_than_1024_bytes_denies_everything() -> None:
-    long = policy(PolicyRule("deny", "bash", args_match="ä" * 600))
-    assert "1024 bytes" in long.trouble[0]
-    assert decided(long, subject("read")) == "deny"
-    assert decided(policy(PolicyRule("deny", "bash", args_match="a" * 1024)), subject("read")) == "allow"
 
 
 # --- scoped ------------------------------------------------------------------------------------------------------
@@ -254,28 +234,24 @@ def broken(made: RuleList, asked: Subject, *approved: str) -> str:
 
 def test_an_allow_list_of_tools_makes_the_deny_list_moot() -> None:
     both = limits(allowed_tools=["read", "mcp_*"], denied_tools=["read"])
-    assert both.hides("read") is None
-    assert both.hides("mcp_x") is None
+    assert both.hides("read") is None and both.hides("mcp_x") is None
     assert "tools.scoped.allowed_tools" in str(both.hides("bash"))
     assert "not among the allowed tools" in broken(both, subject("bash"))
     assert "tools.scoped.denied_tools" in str(limits(denied_tools=["bash"]).hides("bash"))
     assert not limits(enabled=False, denied_tools=["bash"]).hides("bash")
 
 
-@pytest.mark.parametrize(
-    ("constraint", "arguments", "stops"),
-    [
-        (ScopedConstraint("bash", deny_patterns=["rm -rf"]), {"command": "RM -RF x"}, True),
-        (ScopedConstraint("bash", deny_patterns=["rm -rf"]), {"command": "r\\m -rf x"}, True),
-        (ScopedConstraint("bash", deny_patterns=["rm -rf"]), {"command": "ls"}, False),
-        (ScopedConstraint("bash", "description", deny_patterns=["ls"]), {"command": "xx"}, False),
-        (ScopedConstraint("bash", "command", allow_patterns=["ls *", "cat *"]), {"command": "ls -l"}, False),
-        (ScopedConstraint("bash", "command", allow_patterns=["ls *"]), {"command": "ls; cat x"}, True),
-        (ScopedConstraint("bash", "command", allow_patterns=["ls *"]), {"command": "rm"}, True),
-        (ScopedConstraint("bash", "command", allow_patterns=["ls *"]), {}, True),
-        (ScopedConstraint("read"), {"command": "x"}, False),
-    ],
-)
+@pytest.mark.parametrize(("constraint", "arguments", "stops"), [
+    (ScopedConstraint("bash", deny_patterns=["rm -rf"]), {"command": "RM -RF x"}, True),
+    (ScopedConstraint("bash", deny_patterns=["rm -rf"]), {"command": "r\\m -rf x"}, True),
+    (ScopedConstraint("bash", deny_patterns=["rm -rf"]), {"command": "ls"}, False),
+    (ScopedConstraint("bash", "description", deny_patterns=["ls"]), {"command": "xx"}, False),
+    (ScopedConstraint("bash", "command", allow_patterns=["ls *", "cat *"]), {"command": "ls -l"}, False),
+    (ScopedConstraint("bash", "command", allow_patterns=["ls *"]), {"command": "ls; cat x"}, True),
+    (ScopedConstraint("bash", "command", allow_patterns=["ls *"]), {"command": "rm"}, True),
+    (ScopedConstraint("bash", "command", allow_patterns=["ls *"]), {}, True),
+    (ScopedConstraint("read"), {"command": "x"}, False),
+])  # fmt: skip
 def test_constraints_of_arguments(constraint: ScopedConstraint, arguments: dict, stops: bool) -> None:
     accesses = [ExecuteAccess(arguments["command"], Path("/srv")) if arguments else NoAccess()]
     asked = Subject(CallFacts("bash", arguments, accesses), ROOTS)
@@ -300,8 +276,7 @@ def test_an_approval_covers_the_same_call_once() -> None:
     held = frozenset({"rule 1"})
     approvals.violated("5678", "bash", {"command": "x"}, "rule 2")
     approvals.approve("5678")
-    assert approvals.take("bash", {"command": "x"}, held)
-    assert not approvals.take("bash", {"command": "x"}, held)
+    assert approvals.take("bash", {"command": "x"}, held) and not approvals.take("bash", {"command": "x"}, held)
     assert approvals.take("bash", {"command": "x"}, frozenset({"rule 2"}))
     assert not approvals.of("bash", {"command": "x"})
 
@@ -317,6 +292,11 @@ def test_an_approval_covers_one_limit_and_is_not_used_up_by_another() -> None:
 
 
 # --- sentinel ----------------------------------------------------------------------------------------------------
+
+
+class Row:
+    def __init__(self, steps: str, failures: int, rejected: bool) -> None:
+        self.steps, self.failures, self.rejected = steps, failures, rejected
 
 
 class Kept:
@@ -335,11 +315,6 @@ class Kept:
         return count
 
 
-class Row:
-    def __init__(self, steps: str, failures: int, rejected: bool) -> None:
-        self.steps, self.failures, self.rejected = steps, failures, rejected
-
-
 def sentinel(*, learns: bool = False) -> Sentinel:
     return Sentinel(GovernanceConfig(trajectory_enabled=True, block_risky_patterns=learns, window=2), Kept())
 
@@ -348,27 +323,22 @@ def blocks(watching: Sentinel, tool: str, words: str) -> bool:
     return bool(watching.blocks(watching.step(tool, {"x": words})))
 
 
-@pytest.mark.parametrize(
-    ("sequence", "calls", "blocked"),
-    [
-        (["bash", "rm", "-rf", "/"], [("bash", "rm -rf /")], True),
-        (["bash", "rm", "-rf", "/"], [("bash", "sudo 'rm' -rf /;ls")], True),
-        (["bash", "rm", "-rf", "/"], [("bash", "rm -rf /tmp/x")], False),
-        (["bash", "rm", "-rf", "/"], [("bash", "ls / -rf rm")], False),
-        (["write", "config.toml", "password"], [("write", "a/config.toml my_PASSWORD=1")], True),
-        (["write", "config.toml", "password"], [("read", "config.toml password")], False),
-        (["read", ".env", "fetch"], [("read", "x/.env"), ("bash", "ls"), ("fetch", "https://a.b")], True),
-        (["read", ".env", "fetch"], [("fetch", "https://a.b"), ("read", "x/.env")], False),
-        (["read", ".env", "fetch"], [("read", "x"), ("fetch", "https://a.b")], False),
-        (["bash", "git", "fetch"], [("bash", "git fetch")], True),
-        (["bash", "git", "fetch"], [("bash", "git log"), ("fetch", "https://a.b")], False),
-        (["bash", "git", "tool:fetch"], [("bash", "git log"), ("fetch", "https://a.b")], True),
-        (["write", "password"], [("write", "word " * 5_000 + "password")], True),
-    ],
-)
-def test_a_blocked_sequence_blocks_the_call_that_would_complete_it(
-    sequence: list[str], calls: list[tuple[str, str]], blocked: bool
-) -> None:
+@pytest.mark.parametrize(("sequence", "calls", "blocked"), [
+    (["bash", "rm", "-rf", "/"], [("bash", "rm -rf /")], True),
+    (["bash", "rm", "-rf", "/"], [("bash", "sudo 'rm' -rf /;ls")], True),
+    (["bash", "rm", "-rf", "/"], [("bash", "rm -rf /tmp/x")], False),
+    (["bash", "rm", "-rf", "/"], [("bash", "ls / -rf rm")], False),
+    (["write", "config.toml", "password"], [("write", "a/config.toml my_PASSWORD=1")], True),
+    (["write", "config.toml", "password"], [("read", "config.toml password")], False),
+    (["read", ".env", "fetch"], [("read", "x/.env"), ("bash", "ls"), ("fetch", "https://a.b")], True),
+    (["read", ".env", "fetch"], [("fetch", "https://a.b"), ("read", "x/.env")], False),
+    (["read", ".env", "fetch"], [("read", "x"), ("fetch", "https://a.b")], False),
+    (["bash", "git", "fetch"], [("bash", "git fetch")], True),
+    (["bash", "git", "fetch"], [("bash", "git log"), ("fetch", "https://a.b")], False),
+    (["bash", "git", "tool:fetch"], [("bash", "git log"), ("fetch", "https://a.b")], True),
+    (["write", "password"], [("write", "word " * 5_000 + "password")], True),
+])  # fmt: skip
+def test_a_blocked_sequence_blocks_the_call_that_would_complete_it(sequence: list[str], calls, blocked: bool) -> None:
     watching = sentinel()
     for number, (tool, text) in enumerate(calls[:-1]):
         watching.began(str(number), tool, {"x": text})
@@ -498,8 +468,7 @@ def test_a_tool_that_fails_most_of_the_time_is_blocked_until_it_is_unblocked() -
     assert str(detector.blocks("fetch")) == "8 of the last 10 calls of `fetch` failed"
     assert len(seen) == 1
     assert detector.blocks("read") is None
-    assert detector.unblock("fetch")
-    assert not detector.unblock("fetch")
+    assert detector.unblock("fetch") and not detector.unblock("fetch")
     assert detector.blocks("fetch") is None
     now = 0.0
     passing = AnomalyDetector(AnomalyConfig(window_size=2, block_seconds=60), clock=lambda: now)
@@ -542,10 +511,9 @@ def test_what_is_blocked_is_one_list_and_can_be_lifted() -> None:
     for _ in range(2):
         made.anomalies.observed("fetch", failed=True)
     assert made.listed() == [
-        Block("fetch", "2 of the last 2 calls of `fetch` failed"),
-        Block("learned", "rejected: bash make deploy"),
+        Block("fetch", "2 of the last 2 calls of `fetch` failed"), Block("learned", "rejected: bash make deploy"),
         Block("hour", "1 calls changed something within an hour; wait 60 min for the next"),
-    ]
+    ]  # fmt: skip
     denied = made.check(call, made.steps(call, ()))
     assert denied is not None
     assert denied.rule == "learned sequence"

@@ -1,7 +1,5 @@
 """A rule answers only what it names: adding one that denies or asks never takes a question away."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -45,9 +43,7 @@ RULES = st.lists(st.builds(rule, st.sampled_from(PATTERNS), st.sampled_from(["al
 
 @settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(LINES, RULES, st.builds(rule, st.sampled_from(PATTERNS), st.sampled_from(["ask", "deny"])))
-def test_a_rule_that_denies_or_asks_never_takes_a_question_away(
-    tmp_path: Path, line: str, rules: list[PermissionRule], more: PermissionRule
-) -> None:
+def test_a_rule_that_denies_or_asks_never_takes_a_question_away(tmp_path: Path, line: str, rules, more) -> None:
     before = judged(tmp_path, line, rules)
     for added in ([*rules, more], [more, *rules]):
         after = judged(tmp_path, line, added)

@@ -1,7 +1,5 @@
 """Which command lines run without asking, and what an answer for the others covers."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path
@@ -231,10 +229,9 @@ def test_everything_else_asks_for_the_exact_line(line: str, reason: str, project
         assert verdict.reason == reason
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", " ", "\n", "ls\x00", "ls\x1b[2J", "ls\r", "ls\u202e", "ls\u200b x", "ls\xa0-la", "\ud800", "ls \u2028rm"],
-)
+@pytest.mark.parametrize("text", [
+    "", " ", "\n", "ls\x00", "ls\x1b[2J", "ls\r", "ls\u202e", "ls\u200b x", "ls\xa0-la", "\ud800", "ls \u2028rm",
+])  # fmt: skip
 def test_characters_nobody_sees_ask(text: str, project: Path) -> None:
     verdict = judge(text, Roots(project), project)
     assert isinstance(verdict, Ask)
@@ -252,26 +249,19 @@ def test_deep_nesting_asks_and_breaks_nothing(text: str, project: Path) -> None:
     assert isinstance(judge(text, Roots(project), project), Ask)
 
 
-def test_in_a_folder_outside_everything_asks(project: Path) -> None:
+def test_in_a_folder_outside_everything_asks_and_an_exact_answer_belongs_to_its_folder(project: Path) -> None:
     verdict = judge("ls", Roots(project), project.parent)
     assert replace(verdict, rule="", notes=()) == Ask(OUTSIDE, (f"bash = [in {project.parent}] ls",), EXACT)
-
-
-def test_an_exact_answer_belongs_to_the_folder_it_was_given_in(project: Path) -> None:
     verdict = judge("rm -rf build", Roots(project), project / "src")
-    assert isinstance(verdict, Ask)
-    assert verdict.scopes == (f"bash = [in {project / 'src'}] rm -rf build",)
+    assert isinstance(verdict, Ask) and verdict.scopes == (f"bash = [in {project / 'src'}] rm -rf build",)
+    gone = project / "gone"
+    assert isinstance(judge("ls", Roots(gone), gone), Allow | Ask), "a missing folder breaks nothing"
 
 
 def test_more_folders_may_be_looked_at(project: Path) -> None:
     outside = project.parent / "outside"
     assert isinstance(judge(f"cat {outside}/secret.txt", Roots(project, [outside]), project), Allow)
     assert isinstance(judge("cat out/secret.txt", Roots(project, [outside]), project), Allow)
-
-
-def test_a_missing_folder_of_the_session_does_not_break_the_judgement(project: Path) -> None:
-    gone = project / "gone"
-    assert isinstance(judge("ls", Roots(gone), gone), Allow | Ask)
 
 
 # --- git's own configuration -----------------------------------------------------------------------------------
@@ -331,17 +321,13 @@ def test_a_submodule_says_where_its_files_are(tmp_path: Path, worktree: str, nam
     assert names_programs(git, ()) is names
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[core]\n\tfsmonitor = false\n",
-        '[remote "origin"]\n\turl = git@example.com:a/b.git ; ours\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n',
-        '[branch "a/b.c]"]\n\tremote = origin\n\tmerge = refs/heads/a # x\n',
-        '[user]\n\tname = "A # \\"B\\""\n\temail = \\\n  x@example.com\n',
-        "[color]\n\tui\n[pull]\r\n\trebase = true\r\n",
-        "",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "[core]\n\tfsmonitor = false\n",
+    '[remote "origin"]\n\turl = git@example.com:a/b.git ; ours\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n',
+    '[branch "a/b.c]"]\n\tremote = origin\n\tmerge = refs/heads/a # x\n',
+    '[user]\n\tname = "A # \\"B\\""\n\temail = \\\n  x@example.com\n', "[color]\n\tui\n[pull]\r\n\trebase = true\r\n",
+    "",
+])  # fmt: skip
 def test_git_does_not_ask_for_harmless_configuration(text: str, repository: Path) -> None:
     with (repository / ".git" / "config").open("a") as file:
         file.write(text)
@@ -446,9 +432,7 @@ def test_what_is_allowed_is_valid_bash(line: str, project: Path) -> None:
 
 @FUZZ
 @given(before=LINES, danger=DANGER, after=LINES)
-def test_danger_after_anything_is_never_allowed_unless_quoted(
-    before: str, danger: str, after: str, project: Path
-) -> None:
+def test_danger_after_anything_is_never_allowed_unless_quoted(before: str, danger: str, after: str, project) -> None:
     line = before + danger + after
     if isinstance(judge(line, Roots(project), project), Allow):
         # Quoted it is text, and after a `#` a remark; bash must see it so, too.
@@ -501,9 +485,7 @@ def stubs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @FUZZ
 @given(parts=st.lists(st.tuples(FRAGMENTS, GLUE), max_size=6))
-def test_what_is_allowed_runs_nothing_but_programs_that_look(
-    parts: list[tuple[str, str]], project: Path, stubs: tuple[Path, Path]
-) -> None:
+def test_what_is_allowed_runs_nothing_but_programs_that_look(parts, project: Path, stubs: tuple[Path, Path]) -> None:
     line = "".join(fragment + glue for fragment, glue in parts)
     if judge(line, Roots(project), project) != Allow():
         return
@@ -511,13 +493,9 @@ def test_what_is_allowed_runs_nothing_but_programs_that_look(
     log.write_text("")
     before = sorted(project.rglob("*"))
     subprocess.run(
-        [shutil.which("bash") or "bash", "-c", line],
-        cwd=project,
-        env={"PATH": str(folder)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=30,
-    )
+        [shutil.which("bash") or "bash", "-c", line], cwd=project, env={"PATH": str(folder)}, stdin=subprocess.DEVNULL,
+        capture_output=True, timeout=30,
+    )  # fmt: skip
     assert sorted(project.rglob("*")) == before
     for call in log.read_text().split("\036")[:-1]:
         program, *arguments = call.split("\037")[:-1]

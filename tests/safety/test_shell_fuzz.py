@@ -1,7 +1,5 @@
 """Random lines: nothing raises, nothing is allowed that the parser calls an error, and bash reads the same words."""
 
-from __future__ import annotations
-
 import random
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Special paths in a folder: protected, hidden, trusted, a worktree's; and the environment of commands."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -38,20 +36,13 @@ def test_what_other_programs_trust_is_protected_at_any_depth(path: str, name: st
     assert PathRules().protects(Path(path)) == name
 
 
-def test_an_empty_list_still_protects_repositories() -> None:
-    rules = PathRules(protect=[])
-    assert rules.protects(ROOT / ".git/hooks/x") == ".git"
-    assert rules.protects(ROOT / ".vscode/x") is None
-
-
-def test_deny_then_allow() -> None:
+def test_deny_then_allow_and_an_empty_list_still_protects_repositories() -> None:
     rules = PathRules(deny_read=[".env*", "~/keys"], allow_read=[".env.example"], bases=[ROOT], home=Path("/home/u"))
-    assert rules.hides(ROOT / ".env")
-    assert rules.hides(ROOT / "a/.env.local")
-    assert rules.hides(Path("/home/u/keys/a"))
-    assert not rules.hides(ROOT / ".env.example")
-    assert not rules.hides(ROOT / "env")
+    assert rules.hides(ROOT / ".env") and rules.hides(ROOT / "a/.env.local") and rules.hides(Path("/home/u/keys/a"))
+    assert not rules.hides(ROOT / ".env.example") and not rules.hides(ROOT / "env")
     assert not PathRules().hides(ROOT / ".env")
+    rules = PathRules(protect=[])
+    assert rules.protects(ROOT / ".git/hooks/x") == ".git" and rules.protects(ROOT / ".vscode/x") is None
 
 
 # --- worktrees ---------------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """The tables of programs load: each row has the keys its Struct names, and describes a program once."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections import Counter
@@ -50,8 +48,7 @@ def test_expressions_of_tables_are_expressions(file: Path):
 
 
 def test_scopes_harmless_keys_and_options_before_sub_commands_are_there():
-    assert always.table().subs["make"].several
-    assert "-v" in always.table().tools["pytest"]
+    assert always.table().subs["make"].several and "-v" in always.table().tools["pytest"]
     assert not git_folder.harmless().keys & git_folder.harmless().values.keys()
     assert all(re.compile(value) for value in git_folder.harmless().values.values())
     assert "-C" in last_command.global_options()["git"].with_word

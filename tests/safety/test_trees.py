@@ -1,7 +1,5 @@
 """Never: whatever is planted in a tree, every special path that is touched with it is among the accesses."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat
@@ -116,13 +114,10 @@ def test_only_what_was_judged_may_be_touched(tmp_path):
     judged("delete", tmp_path / "d/.git/hooks/x", stat.S_IFREG)
     judged("delete", tmp_path / "d/new", stat.S_IFREG)
     for mode, path, kind in (
-        ("write", "d/.git/hooks/x", stat.S_IFREG),
-        ("delete", "d/.vscode", stat.S_IFDIR),
-        ("delete", "d/.git/keys", stat.S_IFDIR),
-        ("write", "own", stat.S_IFLNK),
-        ("write", "own/file", stat.S_IFREG),
+        ("write", "d/.git/hooks/x", stat.S_IFREG), ("delete", "d/.vscode", stat.S_IFDIR),
+        ("delete", "d/.git/keys", stat.S_IFDIR), ("write", "own", stat.S_IFLNK), ("write", "own/file", stat.S_IFREG),
         ("write", "x/.config", stat.S_IFLNK),
-    ):
+    ):  # fmt: skip
         with pytest.raises(ExecutorError, match="must not be touched"):
             judged(mode, tmp_path / path, kind)
     shutil.rmtree(tmp_path / "d")

@@ -1,7 +1,5 @@
 """A place to call tools in, as most tests want it, and a web site."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tools on real files, without an agent around them."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -10,12 +8,14 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import anyio
+import pytest
 from msgspec.structs import replace
 
 from acp_agent.config.compaction_settings import CompactionConfig
 from acp_agent.config.language_settings import LspConfig
 from acp_agent.config.model import BashConfig, FilesConfig, ToolsConfig
 from acp_agent.credentials.redactor import Redactor
+from acp_agent.errors import ToolError
 from acp_agent.executors.base import Command, Executor, OutputChunk, Process
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.shell_state import last_cwd
@@ -96,14 +96,10 @@ def memory_of(store: SessionStore, roots: Roots) -> Memory:
     outbox: Any = SimpleNamespace(session_id="session-1", redaction=None)
     skills = {name: Skill(name, "", text, roots.cwd) for name, text in SKILLS.items()}
     return Memory(
-        outbox,
-        store,
-        Room(CompactionConfig(), 0.9),
-        cast(Any, BenchGoals()),
-        Instructions(roots, enabled=False, max_bytes=0),
-        Skills(skills, roots, RunningTurn("session-1")),
+        outbox, store, Room(CompactionConfig(), 0.9), cast(Any, BenchGoals()),
+        Instructions(roots, enabled=False, max_bytes=0), Skills(skills, roots, RunningTurn("session-1")),
         Library(roots, roots.cwd, reads=False),
-    )
+    )  # fmt: skip
 
 
 def full_offer() -> Offer:
@@ -202,18 +198,10 @@ class Bench:
     def ctx(self) -> ToolContext:
         scheduler: Any = SimpleNamespace(store=self.schedules, changed=lambda: None)
         return ToolContext(
-            call=self.the_call,
-            executor=self.executor,
-            roots=Roots(self.folder, rules=self.rules),
-            config=self.config,
-            shell=cast(Any, self.shell),
-            memory=self.memory,
-            languages=self.languages,
-            web=self.web,
-            scheduler=scheduler,
-            toolbox=cast(Any, SimpleNamespace(offer=full_offer())),
-            redactor=Redactor(),
-        )
+            call=self.the_call, executor=self.executor, roots=Roots(self.folder, rules=self.rules), config=self.config,
+            shell=cast(Any, self.shell), memory=self.memory, languages=self.languages, web=self.web,
+            scheduler=scheduler, toolbox=cast(Any, SimpleNamespace(offer=full_offer())), redactor=Redactor(),
+        )  # fmt: skip
 
     @property
     def plans(self) -> list[Sequence[GoalTask]]:
@@ -241,6 +229,11 @@ class Bench:
         preview = await self.preview(name, **arguments)
         return shown(await tool.run(tool.parse(arguments), self.ctx, preview), self.config)
 
+    async def fails(self, words: str, name: str, **arguments: Any) -> None:
+        """Calls a tool that has to fail in these words, an expression."""
+        with pytest.raises(ToolError, match=words or None):
+            await self.call(name, **arguments)
+
 
 def shown(result: ToolResult, config: ToolsConfig) -> ToolResult:
     """With the output of a command in its text, as it came."""
@@ -261,14 +254,10 @@ def outputs(store: SessionStore, config: ToolsConfig) -> Outputs:
     """The output pipeline, as a session without any configuration has it."""
 
     return Outputs(
-        session_id="session-1",
-        store=store.overflow,
-        redaction=Redaction(Redactor()),
-        config=config,
-        filters=cast(Any, SimpleNamespace(get=lambda: load_filters()[0])),
-        compression=cast(Any, NoCompression()),
+        session_id="session-1", store=store.overflow, redaction=Redaction(Redactor()), config=config,
+        filters=cast(Any, SimpleNamespace(get=lambda: load_filters()[0])), compression=cast(Any, NoCompression()),
         summary=cast(Any, NoCompression()),
-    )
+    )  # fmt: skip
 
 
 @asynccontextmanager
@@ -287,26 +276,15 @@ async def bench(
     local = LocalExecutor(hides=rules.hides)
     store = sqlite_store(tmp_path / "store" / "sessions.db")
     runs = SessionRuns(
-        config.bash,
-        max_output_chars=10_000,
-        spawn=_spawn_nothing,
-        journal=cast(Any, None),
-        outputs=outputs(store, ToolsConfig(bash=config.bash)),
-        share=COMMANDS,
-        programs=PROGRAMS,
+        config.bash, max_output_chars=10_000, spawn=_spawn_nothing, journal=cast(Any, None),
+        outputs=outputs(store, ToolsConfig(bash=config.bash)), share=COMMANDS, programs=PROGRAMS,
         panes=Panes("", config.tmux, config.terminal, lambda: tmp_path, {}, (), folder, "local", _spawn_nothing, print),
-    )
+    )  # fmt: skip
     made = Bench(
-        folder,
-        executor or local,
-        config,
-        memory_of(store, Roots(folder)),
-        BenchShell(folder, tmp_path / "shell-state", runs),
-        WebAccess(ToolsConfig(), {}),
-        BenchCall(executor or local),
-        store.schedules,
-        rules=rules,
-    )
+        folder, executor or local, config, memory_of(store, Roots(folder)),
+        BenchShell(folder, tmp_path / "shell-state", runs), WebAccess(ToolsConfig(), {}), BenchCall(executor or local),
+        store.schedules, rules=rules,
+    )  # fmt: skip
     with anyio.fail_after(bound):
         try:
             yield made

@@ -1,7 +1,5 @@
 """The contract of every tool: one suite over the whole registry."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -51,11 +49,8 @@ STRANGE = [
 ]  # fmt: skip
 
 
-def test_the_table_and_the_definitions_name_the_same_tools() -> None:
+def test_the_table_and_the_definitions_name_the_same_tools_and_no_two_share_a_name_or_alias() -> None:
     assert [entry.name for entry in ENTRIES] == list(TOOLS)
-
-
-def test_no_two_tools_share_a_name_or_alias() -> None:
     names = [name for entry in ENTRIES for name in (entry.name, *entry.aliases)]
     assert len(names) == len(set(names))
 
@@ -63,8 +58,7 @@ def test_no_two_tools_share_a_name_or_alias() -> None:
 @by_entry
 def test_a_tool_is_found_by_its_name_and_its_aliases(entry: ToolEntry) -> None:
     assert all(REGISTRY.find(name) is entry for name in (entry.name, *entry.aliases))
-    assert REGISTRY.find("no such tool") is None
-    assert REGISTRY.find("") is None
+    assert REGISTRY.find("no such tool") is None and REGISTRY.find("") is None
 
 
 @by_entry
@@ -73,19 +67,13 @@ def test_the_definition_is_what_the_class_says(entry: ToolEntry) -> None:
     assert isinstance(tool, Tool)
     assert REGISTRY.tool(entry.name) is tool
     assert (tool.name, tool.aliases, tool.kind, tool.reads_only) == (
-        entry.name,
-        entry.aliases,
-        entry.kind,
-        entry.reads_only,
-    )
+        entry.name, entry.aliases, entry.kind, entry.reads_only,
+    )  # fmt: skip
     # Demanded only where the user wants it; taken, but not told.
     more = {
-        "bash": {*RISK_METADATA, PLACE},
-        "delegate": {PLACE},
-        "edit": {"cell"},
-        "grep": {"limit", "only_files"},
+        "bash": {*RISK_METADATA, PLACE}, "delegate": {PLACE}, "edit": {"cell"}, "grep": {"limit", "only_files"},
         "skill": {"file"},
-    }
+    }  # fmt: skip
     hidden = more.get(entry.name, set()) | {*PANED.get(entry.name, {})}
     assert [name for name in tool.Params.model_fields if name not in hidden] == list(entry.parameters["properties"])
 
@@ -93,10 +81,8 @@ def test_the_definition_is_what_the_class_says(entry: ToolEntry) -> None:
 @by_entry
 def test_the_schema_is_closed_described_and_valid(entry: ToolEntry) -> None:
     jsonschema_rs.validator_for(entry.parameters)
-    assert entry.parameters["type"] == "object"
-    assert entry.parameters["additionalProperties"] is False
-    assert "$defs" not in entry.parameters
-    assert "title" not in entry.parameters
+    assert entry.parameters["type"] == "object" and entry.parameters["additionalProperties"] is False
+    assert "$defs" not in entry.parameters and "title" not in entry.parameters
     for name, schema in entry.parameters["properties"].items():
         assert schema.get("description"), name
         assert "title" not in schema, name
@@ -120,7 +106,7 @@ def test_an_example_that_is_copied_names_nothing_that_is_not_there(entry: ToolEn
 
 
 @by_entry
-def test_wrong_arguments_are_told_by_name(entry: ToolEntry) -> None:
+def test_wrong_and_missing_arguments_are_told_by_name(entry: ToolEntry) -> None:
     tool = REGISTRY.tool(entry.name)
     first = next(iter(entry.parameters["properties"]), None)
     wrong = {} if first is None else {first: {"not": "right"}}
@@ -131,18 +117,11 @@ def test_wrong_arguments_are_told_by_name(entry: ToolEntry) -> None:
     assert first is None or f"- {first}: " in text
     assert "- invented: " in text
     assert all(f"`{name}`" in text for name in entry.parameters["properties"])
-    assert "pydantic" not in text
-    assert "Call it again." in text
-
-
-@by_entry
-def test_missing_arguments_are_told_by_name(entry: ToolEntry) -> None:
-    required = entry.parameters.get("required", [])
-    if not required:
-        return
-    with pytest.raises(ToolError) as error:
-        REGISTRY.tool(entry.name).parse({})
-    assert all(f"- {name}: " in str(error.value) for name in required)
+    assert "pydantic" not in text and "Call it again." in text
+    if required := entry.parameters.get("required", []):
+        with pytest.raises(ToolError) as error:
+            tool.parse({})
+        assert all(f"- {name}: " in str(error.value) for name in required)
 
 
 @by_entry

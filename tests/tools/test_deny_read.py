@@ -4,8 +4,6 @@ Twice: by the gate, which sees what a call declares, and by the executor, which 
 in the way of a call, so that the second line of defence is seen alone.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -123,8 +121,7 @@ async def test_names_of_hidden_files_are_neither_found_nor_listed(on: Bench) -> 
     assert sorted(found) == [".env.example", "conf/", "conf/public.txt", "plain", "sub/"]
     assert "Nothing below" in (await on.call("find_path", pattern="*.pem")).text
     listed = (await on.call("list_directory", path=".")).text
-    assert ".env.example" in listed
-    assert "keys-alias" in listed
+    assert ".env.example" in listed and "keys-alias" in listed
     for name in ("[file] .env\n", "x.pem", "[dir] keys\n"):
         assert name not in f"{listed}\n"
     assert "is empty" in (await on.call("list_directory", path="sub")).text
@@ -133,8 +130,7 @@ async def test_names_of_hidden_files_are_neither_found_nor_listed(on: Bench) -> 
 async def test_a_missing_file_s_neighbours_are_named_without_hidden_ones(on: Bench) -> None:
     with pytest.raises(ToolError) as error:
         await on.call("read", path="env.txt")
-    assert ".env.example" in str(error.value)
-    assert ".env," not in str(error.value)
+    assert ".env.example" in str(error.value) and ".env," not in str(error.value)
 
 
 async def test_an_exception_is_open_to_every_tool(on: Bench) -> None:
@@ -199,11 +195,9 @@ async def test_what_a_checker_says_of_hidden_files_is_left_out(on: Bench) -> Non
     ruff = on.folder / ".venv" / "bin" / "mypy"
     ruff.parent.mkdir(parents=True)
     lines = (
-        f"conf/private.txt:1: error: {SECRET}  [x]",
-        f"alias:1: error: {SECRET}  [x]",
-        f"{on.folder}/keys/a:1: error: {SECRET}  [x]",
-        "plain:1: error: open  [x]",
-    )
+        f"conf/private.txt:1: error: {SECRET}  [x]", f"alias:1: error: {SECRET}  [x]",
+        f"{on.folder}/keys/a:1: error: {SECRET}  [x]", "plain:1: error: open  [x]",
+    )  # fmt: skip
     ruff.write_text("#!/bin/bash\n" + "".join(f"echo '{line}'\n" for line in lines) + "exit 1\n")
     ruff.chmod(0o755)
     result = await on.call("diagnostics", kind="mypy")

@@ -1,7 +1,5 @@
 """diagnostics: parsing of output, as a table; then the real programs on small projects."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable
@@ -175,16 +173,11 @@ def test_a_report_that_is_not_there_is_not_an_empty_one(parse: Parser, text: str
 
 
 @table("parse", [sample[0] for sample in SAMPLES])
-@table(
-    "text",
-    [
-        '[{"location": 3, "messages": 7, "message": null}]',
-        '{"reason": "compiler-message", "message": {"spans": [1], "code": 3}}',
-        '{"generalDiagnostics": [{"range": []}, 3]}',
-        '{"severity": 1, "message": []}',
-        '{"a": {"b": [{"posn": 4}]}}',
-    ],
-)
+@table("text", [
+    '[{"location": 3, "messages": 7, "message": null}]',
+    '{"reason": "compiler-message", "message": {"spans": [1], "code": 3}}',
+    '{"generalDiagnostics": [{"range": []}, 3]}', '{"severity": 1, "message": []}', '{"a": {"b": [{"posn": 4}]}}',
+])  # fmt: skip
 def test_odd_shapes_break_no_parser(parse: Parser, text: str) -> None:
     found = parse(text)
     assert found is None or all(isinstance(item, Diagnostic) for item in found)
@@ -204,27 +197,19 @@ def place(folder: Path, *names: str) -> None:
         (folder / name).touch(mode=0o755)
 
 
-@pytest.mark.parametrize(
-    ("files", "lines"),
-    [
-        ({"Cargo.toml": ""}, ["cargo check --message-format=json --quiet"]),
-        ({"pyproject.toml": ""}, [RUFF_ALL]),
-        ({"tool/x.py": ""}, [RUFF_ALL]),
-        (
-            {"pyproject.toml": "[tool.mypy]\nfiles = ['src']\n[tool.pyright]\n"},
-            [RUFF_ALL, MYPY_CALL, "pyright --outputjson"],
-        ),
-        ({"mypy.ini": "[mypy]\n"}, [f"{MYPY_CALL} ."]),
-        ({"setup.cfg": "[mypy]\n"}, [f"{MYPY_CALL} ."]),
-        ({"tsconfig.json": ""}, ["tsc --noEmit --pretty false"]),
-        ({"eslint.config.mjs": ""}, ["eslint -f json ."]),
-        ({"package.json": '{"eslintConfig": {}}'}, ["eslint -f json ."]),
-        ({"go.mod": ""}, ["go vet -json ./..."]),
-        ({"pyrightconfig.json": ""}, ["pyright --outputjson"]),
-        ({"package.json": "{", "setup.cfg": "\0[", "README": ""}, []),
-        ({"pyproject.toml": "not = [toml"}, [RUFF_ALL]),
-    ],
-)
+@pytest.mark.parametrize(("files", "lines"), [
+    ({"Cargo.toml": ""}, ["cargo check --message-format=json --quiet"]), ({"pyproject.toml": ""}, [RUFF_ALL]),
+    ({"tool/x.py": ""}, [RUFF_ALL]),
+    (
+        {"pyproject.toml": "[tool.mypy]\nfiles = ['src']\n[tool.pyright]\n"},
+        [RUFF_ALL, MYPY_CALL, "pyright --outputjson"],
+    ),
+    ({"mypy.ini": "[mypy]\n"}, [f"{MYPY_CALL} ."]), ({"setup.cfg": "[mypy]\n"}, [f"{MYPY_CALL} ."]),
+    ({"tsconfig.json": ""}, ["tsc --noEmit --pretty false"]), ({"eslint.config.mjs": ""}, ["eslint -f json ."]),
+    ({"package.json": '{"eslintConfig": {}}'}, ["eslint -f json ."]), ({"go.mod": ""}, ["go vet -json ./..."]),
+    ({"pyrightconfig.json": ""}, ["pyright --outputjson"]),
+    ({"package.json": "{", "setup.cfg": "\0[", "README": ""}, []), ({"pyproject.toml": "not = [toml"}, [RUFF_ALL]),
+])  # fmt: skip
 def test_auto_takes_what_the_project_uses(files: dict[str, str], lines: list[str], tmp_path: Path) -> None:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -256,9 +241,8 @@ def test_a_program_of_the_project_comes_first(tmp_path: Path) -> None:
     place(tmp_path, "node_modules/.bin/eslint")
     lines = [check.line for check in choose("auto", project / "sub dir", Roots(project))]
     assert lines == [
-        "../.venv/bin/ruff check --output-format=json .",
-        "../node_modules/.bin/tsc --noEmit --pretty false",
-    ]
+        "../.venv/bin/ruff check --output-format=json .", "../node_modules/.bin/tsc --noEmit --pretty false",
+    ]  # fmt: skip
     assert choose("eslint", None, Roots(project))[0].line == "eslint -f json .", "none from outside"
 
 
@@ -294,15 +278,10 @@ def test_a_configuration_that_is_no_plain_file_of_the_project_is_not_read(tmp_pa
     assert [check.line.split()[-1] for check in choose("auto", None, Roots(project))] == [".", "--show-column-numbers"]
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("pyproject.toml", "a." * 20_000 + "a = 1\n[tool.mypy]\n"),
-        ("pyproject.toml", "a = " + "[" * 100_000),
-        ("setup.cfg", "[mypy]\na" + " " * 200_000 + "b\n"),
-        ("package.json", "[" * 200_000),
-    ],
-)
+@pytest.mark.parametrize(("name", "text"), [
+    ("pyproject.toml", "a." * 20_000 + "a = 1\n[tool.mypy]\n"), ("pyproject.toml", "a = " + "[" * 100_000),
+    ("setup.cfg", "[mypy]\na" + " " * 200_000 + "b\n"), ("package.json", "[" * 200_000),
+])  # fmt: skip
 async def test_a_configuration_made_to_be_slow_is_not_taken_apart(name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
     chosen = await anyio.to_thread.run_sync(choose, "auto", None, Roots(tmp_path), abandon_on_cancel=True)
@@ -314,8 +293,7 @@ async def test_what_runs_is_what_was_asked_about_or_nothing(on: Bench) -> None:
     tool = REGISTRY.tool("diagnostics")
     params = tool.parse({"kind": "tsc"})
     ran = on.folder / "ran"
-    asked = on.access("diagnostics", kind="tsc")
-    assert asked[0] == ExecuteAccess("tsc --noEmit --pretty false", on.folder)
+    assert on.access("diagnostics", kind="tsc")[0] == ExecuteAccess("tsc --noEmit --pretty false", on.folder)
     preview = await on.preview("diagnostics", kind="tsc")
     pretend(on, "node_modules/.bin/tsc", f"touch '{ran}'")
     with pytest.raises(ToolError, match="the project changed in the meantime"):
@@ -345,12 +323,9 @@ async def test_the_person_is_asked_about_the_exact_command_lines(on: Bench) -> N
     mypy = f"{MYPY_CALL} ."
     accesses = on.access("diagnostics")
     assert accesses == [
-        ExecuteAccess(RUFF_ALL, on.folder),
-        PathAccess("read", on.folder),
-        ExecuteAccess(mypy, on.folder),
-        ExecuteAccess("mypy --no-error-summary --show-column-numbers .", on.folder),
-        PathAccess("read", on.folder),
-    ]
+        ExecuteAccess(RUFF_ALL, on.folder), PathAccess("read", on.folder), ExecuteAccess(mypy, on.folder),
+        ExecuteAccess("mypy --no-error-summary --show-column-numbers .", on.folder), PathAccess("read", on.folder),
+    ]  # fmt: skip
     assert isinstance(decide(accesses, on.ctx.roots, mode="code", may_change=True), Ask)
     tool = REGISTRY.tool("diagnostics")
     assert tool.describe(tool.parse({}), on.ctx.roots).title == f"{RUFF_ALL}; {mypy}"
@@ -393,8 +368,7 @@ async def test_a_checker_that_crashes_is_not_no_problems(on: Bench) -> None:
         pretend(on, ".venv/bin/ruff", script)
         result = await on.call("diagnostics", kind="ruff")
         assert result.failed
-        assert "No problems" not in result.text
-        assert "ruff failed (exit code" in result.text
+        assert "No problems" not in result.text and "ruff failed (exit code" in result.text
     pretend(on, ".venv/bin/ruff", "echo 'internal error: boom' >&2; exit 2")
     assert "Its last lines:\ninternal error: boom" in (await on.call("diagnostics", kind="ruff")).text
     pretend(on, ".venv/bin/mypy", "echo half; kill -9 $$")
@@ -420,8 +394,7 @@ async def test_errors_come_first_and_the_rest_is_counted(on: Bench) -> None:
     assert result.raw_output["truncated"] == 8
     assert result.text.startswith("9 errors, 9 notes (mypy):\na.py:1:1 error[x]: e1\n")
     assert result.text.endswith("b.py:1:1 info: n1\n[8 more are not shown]")
-    assert result.locations is not None
-    assert len(result.locations) == 10
+    assert result.locations is not None and len(result.locations) == 10
     assert result.locations[0] == Location(on.folder / "a.py", 1)
     on.config = ToolsConfig(diagnostics=DiagnosticsConfig(max_diagnostics=3))
     assert len(found(await on.call("diagnostics", kind="mypy", max_diagnostics=10))) == 3

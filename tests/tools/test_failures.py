@@ -1,7 +1,5 @@
 """The taxonomy of failures: categories, feedback, and repaired arguments."""
 
-from __future__ import annotations
-
 import errno
 import socket
 
@@ -62,12 +60,9 @@ def test_an_executors_error_has_the_category_of_its_cause():
 
 def test_feedback_has_its_four_lines_and_a_suggestion_of_its_own_where_there_is_one():
     assert feedback(ToolError("too many requests", "rate_limited")).splitlines() == [
-        "[tool_error]",
-        "category: rate_limited",
-        "error: too many requests",
-        "suggestion: Too many requests. Wait before you try again, or continue with something else.",
-        "retryable: true",
-    ]
+        "[tool_error]", "category: rate_limited", "error: too many requests",
+        "suggestion: Too many requests. Wait before you try again, or continue with something else.", "retryable: true",
+    ]  # fmt: skip
     assert "suggestion: try b\n" in feedback(ToolError("a", "timeout", suggestion="try b"))
     for category in SUGGESTIONS.keys() - TOLD:
         text = feedback(ToolError("x", category))
@@ -84,16 +79,13 @@ def test_a_message_that_says_what_is_wrong_is_told_in_one_line():
 SCHEMA = {
     "type": "object",
     "properties": {
-        "path": {"type": "string"},
-        "old_string": {"type": "string"},
-        "limit": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
-        "exact": {"type": "boolean"},
-        "tags": {"type": "array", "items": {"type": "string"}},
-        "more": {"type": "object"},
+        "path": {"type": "string"}, "old_string": {"type": "string"},
+        "limit": {"anyOf": [{"type": "integer"}, {"type": "null"}]}, "exact": {"type": "boolean"},
+        "tags": {"type": "array", "items": {"type": "string"}}, "more": {"type": "object"},
         "wait": {"anyOf": [{"type": "boolean"}, {"type": "number"}, {"type": "string"}]},
     },
     "required": ["path"],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -121,17 +113,10 @@ def test_arguments_are_mended_in_form_only(given, repaired):
     assert repair(given, SCHEMA) == repaired
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"properties": {"x": True, "y": {}}},
-        {"properties": {"x": {"type": [{}, 5, "integer"]}}},
-        {"properties": {"x": {"anyOf": 3}}},
-        {"properties": []},
-        {"properties": None, "required": None},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("schema", [
+    {"properties": {"x": True, "y": {}}}, {"properties": {"x": {"type": [{}, 5, "integer"]}}},
+    {"properties": {"x": {"anyOf": 3}}}, {"properties": []}, {"properties": None, "required": None},
+], ids=str)  # fmt: skip
 def test_a_strange_schema_of_a_server_breaks_nothing(schema):
     repair({"x": "1"}, schema)
     assert 0.0 <= complexity(schema) <= 1.0

@@ -1,7 +1,5 @@
 """Notebooks as text: what a change of one cell leaves alone."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -55,16 +53,13 @@ def notebooks(draw: st.DrawFn, least: int = 0) -> str:
     """Texts of notebooks in many styles."""
     parts = [
         ("cells", draw(st.lists(cells(), min_size=least, max_size=4))),
-        ("metadata", draw(st.dictionaries(TEXT, JSON, max_size=2))),
-        ("nbformat", 4),
+        ("metadata", draw(st.dictionaries(TEXT, JSON, max_size=2))), ("nbformat", 4),
         ("nbformat_minor", draw(st.integers(0, 5))),
-    ]
+    ]  # fmt: skip
     indent: Any
-    indent, separators = draw(
-        st.sampled_from(
-            [(1, (",", ": ")), (2, (",", ": ")), ("\t", (",", ": ")), (None, (",", ":")), (None, (", ", ": "))]
-        )
-    )
+    indent, separators = draw(st.sampled_from([
+        (1, (",", ": ")), (2, (",", ": ")), ("\t", (",", ": ")), (None, (",", ":")), (None, (", ", ": ")),
+    ]))  # fmt: skip
     text = json.dumps(
         dict(draw(st.permutations(parts))), indent=indent, separators=separators, ensure_ascii=draw(st.booleans())
     )

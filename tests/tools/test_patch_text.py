@@ -1,7 +1,5 @@
 """The text of patches: what is read, where it fits, what it leaves alone."""
 
-from __future__ import annotations
-
 import difflib
 
 import pytest
@@ -31,28 +29,21 @@ def test_all_that_a_patch_can_hold_is_read():
     lines = ((" ", "one"), ("-", "two"), ("+", "zwei"), (" ", ""))
     assert parse_patch(f"apply_patch <<'EOF'\r\n{text}\nEOF".replace("\n", "\r\n")) == (
         FilePatch("update", "a b.py", (Hunk(lines, ("class A", "def f():")), Hunk((("-", "x"),), (), True))),
-        FilePatch("update", "old.py", (), "new/place.py"),
-        FilePatch("add", "c.txt", content="first\n\nlast\n"),
+        FilePatch("update", "old.py", (), "new/place.py"), FilePatch("add", "c.txt", content="first\n\nlast\n"),
         FilePatch("delete", "d.txt"),
-    )
+    )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "no line `*** Begin Patch`"),
-        ("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n", "no line `*** Begin Patch`"),
-        ("*** Begin Patch\n*** Update File: f\n-a\n+b", "may be cut off"),
-        (patch(""), "changes no file"),
-        (patch("hello"), "line 2 of the patch, `hello`, names no file"),
-        (patch("*** Update File: "), "names no file"),
-        (patch("*** Update File: f"), "no changed lines follow"),
-        (patch("*** Update File: f\nhello"), "`hello`, begins with neither"),
-        (patch("*** Update File: f\n@@ def f"), "no lines after `@@ def f`"),
-        (patch("*** Add File: f\nhello"), "begins with `+`; `hello` does not"),
-        (patch("*** Delete File: f\n-a"), "no lines may follow"),
-    ],
-)
+@pytest.mark.parametrize(("text", "words"), [
+    ("", "no line `*** Begin Patch`"), ("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n", "no line `*** Begin Patch`"),
+    ("*** Begin Patch\n*** Update File: f\n-a\n+b", "may be cut off"), (patch(""), "changes no file"),
+    (patch("hello"), "line 2 of the patch, `hello`, names no file"), (patch("*** Update File: "), "names no file"),
+    (patch("*** Update File: f"), "no changed lines follow"),
+    (patch("*** Update File: f\nhello"), "`hello`, begins with neither"),
+    (patch("*** Update File: f\n@@ def f"), "no lines after `@@ def f`"),
+    (patch("*** Add File: f\nhello"), "begins with `+`; `hello` does not"),
+    (patch("*** Delete File: f\n-a"), "no lines may follow"),
+])  # fmt: skip
 def test_what_is_no_patch_is_told_in_words(text, words):
     with pytest.raises(ValueError, match=r".") as error:
         parse_patch(text)
@@ -81,17 +72,13 @@ def test_what_models_get_wrong_is_forgiven_and_lines_that_stay_are_kept_as_they_
     assert of("a\r\nb", "-b") == "a"
 
 
-@pytest.mark.parametrize(
-    ("text", "body", "words"),
-    [
-        ("a\nb\na\n", "-a\n+c", "fits in 2 places (lines 1, 3)"),
-        ("a\nb\n", "-z\n+c", "nor is `z`"),
-        ("a\nb\nc\n", "-a\n-c\n+z", "The first of them is line 1, but those after it differ"),
-        ("a\n", "@@ def f\n-a\n+b", "no line after line 0 is `def f`"),
-        ("a\n", " a\n b\n c\n-d", "more old lines than the file"),
-        ("a\nb\nc\n", "-c\n+d\n@@\n-a\n+e", "Part 2 of 2 does not fit"),
-    ],
-)
+@pytest.mark.parametrize(("text", "body", "words"), [
+    ("a\nb\na\n", "-a\n+c", "fits in 2 places (lines 1, 3)"), ("a\nb\n", "-z\n+c", "nor is `z`"),
+    ("a\nb\nc\n", "-a\n-c\n+z", "The first of them is line 1, but those after it differ"),
+    ("a\n", "@@ def f\n-a\n+b", "no line after line 0 is `def f`"),
+    ("a\n", " a\n b\n c\n-d", "more old lines than the file"),
+    ("a\nb\nc\n", "-c\n+d\n@@\n-a\n+e", "Part 2 of 2 does not fit"),
+])  # fmt: skip
 def test_what_does_not_fit_is_told_and_never_guessed(text, body, words):
     with pytest.raises(ValueError, match=r".") as error:
         of(text, body)

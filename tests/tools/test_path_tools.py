@@ -1,7 +1,5 @@
 """create_directory, delete_path, move_path, copy_path: on real files."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any
@@ -51,8 +49,7 @@ async def test_a_folder_is_made_once(on: Bench) -> None:
     assert (await on.call("create_directory", path="a/b/d")).text == "Created the folder a/b/d."
     assert (await on.call("create_directory", path="a")).text == "a already exists."
     (on.folder / "f").touch()
-    with pytest.raises(ToolError, match="is not a folder"):
-        await on.call("create_directory", path="f")
+    await on.fails("is not a folder", "create_directory", path="f")
     with pytest.raises(ExecutorError, match="is not a folder"):
         await on.call("create_directory", path="f/g")
 
@@ -65,8 +62,7 @@ async def test_delete_says_what_is_gone(on: Bench) -> None:
     assert result.text == "src was deleted (1 file, 2 folders, 3 bytes)."
     assert result.raw_output == {"files": 1, "folders": 2, "links": 0, "bytes": 3}
     assert os.listdir(on.folder) == []
-    with pytest.raises(ToolError, match="src does not exist"):
-        await on.call("delete_path", path="src")
+    await on.fails("src does not exist", "delete_path", path="src")
 
 
 async def test_move_and_copy_say_what_they_did(on: Bench) -> None:
@@ -96,14 +92,12 @@ async def test_what_cannot_be_is_told_before_anybody_is_asked(on: Bench, name: s
     plant(on.folder)
     (on.folder / "f").write_text("f")
     for source, destination, overwrite, words in (
-        ("missing", "x", False, "missing does not exist"),
-        ("f", "f", True, "are the same path"),
-        ("src", "src/in/src", True, "is inside src"),
-        ("src/in", "src", True, "src contains src/in"),
+        ("missing", "x", False, "missing does not exist"), ("f", "f", True, "are the same path"),
+        ("src", "src/in/src", True, "is inside src"), ("src/in", "src", True, "src contains src/in"),
         ("f", "src", True, "Give the full new path: src/f"),
         ("src", "f", True, "is a file, which is not replaced with a folder"),
         ("f", "src/a.py", False, "already exists"),
-    ):
+    ):  # fmt: skip
         with pytest.raises(ToolError, match=words):
             await on.preview(name, source=source, destination=destination, overwrite=overwrite)
     await on.call(name, source="f", destination="src/a.py", overwrite=True)
@@ -121,8 +115,7 @@ async def test_more_entries_than_configured_are_refused(tmp_path: Path) -> None:
         plant(on.folder)
         (on.folder / "src" / "c").touch()
         for name, arguments in ways("src"):
-            with pytest.raises(ToolError, match="more than 2 entries"):
-                await on.call(name, **arguments)
+            await on.fails("more than 2 entries", name, **arguments)
         assert os.listdir(on.folder) == ["src"]
 
 
@@ -142,27 +135,21 @@ async def test_a_link_is_meant_itself_wherever_it_leads(on: Bench, tmp_path: Pat
     assert {os.readlink(on.folder / "d" / name) for name in ("b", "c")} == {str(outside)}
     assert os.listdir(outside) == ["precious"]
     for name, arguments in (
-        ("delete_path", {"path": "c/precious"}),
-        ("create_directory", {"path": "c/new"}),
+        ("delete_path", {"path": "c/precious"}), ("create_directory", {"path": "c/new"}),
         ("copy_path", {"source": "c/precious", "destination": "stolen"}),
-        ("move_path", {"source": "d/b", "destination": "c/x"}),
-        ("delete_path", {"path": "d/b/../outside"}),
-    ):
+        ("move_path", {"source": "d/b", "destination": "c/x"}), ("delete_path", {"path": "d/b/../outside"}),
+    ):  # fmt: skip
         with pytest.raises(ToolError, match="outside this session's folders"):
             on.access(name, **arguments)
 
 
-async def test_a_copied_link_that_leads_outside_from_its_new_place_stays_a_link_that_no_tool_follows(
-    on: Bench,
-    tmp_path: Path,
-) -> None:
+async def test_a_copied_link_that_leads_outside_from_its_new_place_stays_a_link_that_no_tool_follows(on, tmp_path):
     (tmp_path / "secret").write_text("secret")
     (on.folder / "a").mkdir()
     (on.folder / "a" / "link").symlink_to("../secret")
     await on.call("copy_path", source="a/link", destination="link")
     assert os.readlink(on.folder / "link") == "../secret"
-    with pytest.raises(ToolError, match="outside"):
-        await on.call("read", path="link")
+    await on.fails("outside", "read", path="link")
 
 
 # --- what may not be touched ----------------------------------------------------------------------------------
@@ -172,11 +159,10 @@ async def test_the_folders_of_the_session_and_what_is_above_stay(on: Bench, tmp_
     plant(on.folder)
     for path in (".", str(on.folder), "src/..", "src/in/../..", "./"):
         for name, arguments in (
-            ("delete_path", {"path": path}),
-            ("move_path", {"source": path, "destination": "x"}),
+            ("delete_path", {"path": path}), ("move_path", {"source": path, "destination": "x"}),
             ("move_path", {"source": "src", "destination": path, "overwrite": True}),
             ("copy_path", {"source": "src", "destination": path, "overwrite": True}),
-        ):
+        ):  # fmt: skip
             with pytest.raises(ToolError, match="is a session folder"):
                 on.access(name, **arguments)
     for path in ("..", "/", str(tmp_path)):
@@ -216,10 +202,8 @@ async def test_own_files_are_one_question_and_what_programs_trust_another(on: Be
     }
     assert scopes(on, "copy_path", source="kit", destination="x") == {EDIT_SCOPE, f"edit = {at / 'x/.vscode'}"}
     assert scopes(on, "copy_path", source="src", destination="sub", overwrite=True) == {
-        EDIT_SCOPE,
-        DELETE_SCOPE,
-        f"delete = {at / 'sub/repo/.git'}",
-    }
+        EDIT_SCOPE, DELETE_SCOPE, f"delete = {at / 'sub/repo/.git'}",
+    }  # fmt: skip
     assert on.access("create_directory", path="a/b") == [PathAccess("write", at / "a" / "b")]
 
 
@@ -228,8 +212,7 @@ async def test_own_files_are_one_question_and_what_programs_trust_another(on: Be
 
 async def test_unsaved_changes_are_neither_moved_copied_deleted_nor_replaced(tmp_path: Path) -> None:
     folder = tmp_path / "project"
-    unsaved = {folder / "src" / "in" / "b.py": "typed, not saved"}
-    async with bench(tmp_path, executor=OpenBuffers(unsaved)) as on:
+    async with bench(tmp_path, executor=OpenBuffers({folder / "src" / "in" / "b.py": "typed, not saved"})) as on:
         plant(on.folder)
         over: dict[str, Any] = {"source": "src/a.py", "destination": "src/in/b.py", "overwrite": True}
         for name, arguments in [*ways("src/in/b.py"), ("copy_path", over)]:
@@ -258,8 +241,7 @@ async def test_what_is_gone_or_replaced_is_not_known_any_more(on: Bench) -> None
     for path in known:
         await on.call("read", path=str(path))
     await on.call("copy_path", source="src/a.py", destination="f", overwrite=True)
-    assert on.memory.ledger.last_seen(known[2]) is None
-    assert on.memory.ledger.last_seen(known[0]) is not None
+    assert on.memory.ledger.last_seen(known[2]) is None and on.memory.ledger.last_seen(known[0]) is not None
     await on.call("move_path", source="src/in", destination="in")
     assert on.memory.ledger.last_seen(known[1]) is None
     await on.call("delete_path", path="src")

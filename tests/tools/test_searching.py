@@ -1,7 +1,5 @@
 """list_directory, find_path, grep and plan: on real folders."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -43,10 +41,8 @@ async def test_list_directory_tells_kinds_by_what_the_entries_are(on: Bench) -> 
 
 async def test_list_directory_of_what_is_no_folder(on: Bench) -> None:
     (on.folder / "f").touch()
-    with pytest.raises(ToolError, match="Use `read` for a file"):
-        await on.call("list_directory", path="f")
-    with pytest.raises(ToolError, match="does not exist"):
-        await on.call("list_directory", path="missing")
+    await on.fails("Use `read` for a file", "list_directory", path="f")
+    await on.fails("does not exist", "list_directory", path="missing")
 
 
 async def test_list_directory_is_bounded(tmp_path: Path) -> None:
@@ -70,14 +66,12 @@ async def test_find_path_gives_paths_relative_to_the_working_directory(on: Bench
 async def test_find_path_in_what_is_no_folder_and_bounded(tmp_path: Path) -> None:
     async with bench(tmp_path, files=FilesConfig(max_results=1)) as on:
         fill(on)
-        with pytest.raises(ToolError, match="is not a folder"):
-            await on.call("find_path", pattern="*", path="src/a.py")
+        await on.fails("is not a folder", "find_path", pattern="*", path="src/a.py")
         with pytest.raises(ExecutorError, match="not a valid glob"):
             await on.call("find_path", pattern="a\\")
         assert (await on.call("find_path", pattern="*.py")).text.splitlines() == [
-            "src/a.py",
-            "[more than 1 matches; the rest is not shown, use a narrower pattern]",
-        ]
+            "src/a.py", "[more than 1 matches; the rest is not shown, use a narrower pattern]",
+        ]  # fmt: skip
 
 
 async def test_grep_gives_places_for_the_model_and_the_editor(on: Bench) -> None:
@@ -99,15 +93,13 @@ async def test_grep_refuses_bad_patterns_and_missing_places(on: Bench) -> None:
     fill(on)
     with pytest.raises(ExecutorError, match="not a valid regular expression"):
         await on.call("grep", pattern="(")
-    with pytest.raises(ToolError, match="does not exist"):
-        await on.call("grep", pattern="x", path="missing")
+    await on.fails("does not exist", "grep", pattern="x", path="missing")
 
 
 async def test_grep_says_that_a_pipe_or_a_device_is_no_file(on: Bench) -> None:
     os.mkfifo(on.folder / "pipe")
     (on.folder / "f").write_text("needle\n")
-    with pytest.raises(ToolError, match="a pipe, a socket or a device"):
-        await on.call("grep", pattern="needle", path="pipe")
+    await on.fails("a pipe, a socket or a device", "grep", pattern="needle", path="pipe")
     assert (await on.call("grep", pattern="needle")).text == "f:1:needle"
 
 

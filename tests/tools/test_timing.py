@@ -1,7 +1,5 @@
 """When something runs next."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 import pytest
@@ -22,18 +20,12 @@ def test_intervals(timing, seconds):
     assert next_run(timing, 1000.0, min_interval=1) == 1000.0 + seconds
 
 
-@pytest.mark.parametrize(
-    ("timing", "expected"),
-    [
-        ("0 9 * * *", datetime(2026, 11, 20, 9, 0)),
-        ("0 9 * * 1-5", datetime(2026, 11, 20, 9, 0)),
-        ("0 8 * * 1-5", datetime(2026, 11, 23, 8, 0)),
-        ("*/15 * * * *", datetime(2026, 11, 20, 8, 45)),
-        ("@daily", datetime(2026, 11, 21, 0, 0)),
-        ("@Weekly", datetime(2026, 11, 22, 0, 0)),
-        ("0 0 29 2 *", datetime(2028, 2, 29, 0, 0)),
-    ],
-)
+@pytest.mark.parametrize(("timing", "expected"), [
+    ("0 9 * * *", datetime(2026, 11, 20, 9, 0)), ("0 9 * * 1-5", datetime(2026, 11, 20, 9, 0)),
+    ("0 8 * * 1-5", datetime(2026, 11, 23, 8, 0)), ("*/15 * * * *", datetime(2026, 11, 20, 8, 45)),
+    ("@daily", datetime(2026, 11, 21, 0, 0)), ("@Weekly", datetime(2026, 11, 22, 0, 0)),
+    ("0 0 29 2 *", datetime(2028, 2, 29, 0, 0)),
+])  # fmt: skip
 def test_cron_expressions_are_in_local_time(timing, expected):
     assert next_run(timing, FRIDAY, min_interval=60) == expected.timestamp()
 

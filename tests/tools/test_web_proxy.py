@@ -1,7 +1,5 @@
 """The browser's proxy behind another proxy: failed connections are closed and reported."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import anyio
@@ -35,14 +33,11 @@ async def test_a_host_that_a_rule_refuses_is_not_reached_by_what_a_page_loads() 
     assert proxy.refused == ["https://docs.example.com:443/: No."]
 
 
-@pytest.mark.parametrize(
-    ("says", "words"),
-    [
-        (b"HTTP/1.1 403 No\r\n\r\n", b"the proxy 127.0.0.1 answered"),
-        (b"x" * (MAX_HEAD + 1), b"the proxy 127.0.0.1 answered"),
-        (b"HTTP/1.1 200", b"the proxy 127.0.0.1 closed the connection"),
-    ],
-)
+@pytest.mark.parametrize(("says", "words"), [
+    (b"HTTP/1.1 403 No\r\n\r\n", b"the proxy 127.0.0.1 answered"),
+    (b"x" * (MAX_HEAD + 1), b"the proxy 127.0.0.1 answered"),
+    (b"HTTP/1.1 200", b"the proxy 127.0.0.1 closed the connection"),
+])  # fmt: skip
 async def test_a_proxy_that_opens_no_way_is_told_and_hung_up_on(says: bytes, words: bytes) -> None:
     asked: list[bytes] = []
     left = anyio.Event()

@@ -1,8 +1,6 @@
 """A real web on this machine: an HTTPS server with an authority of its own, a resolver, and a way from public addresses
 to local ports. Nothing leaves the machine."""
 
-from __future__ import annotations
-
 import datetime
 import ipaddress
 import socket

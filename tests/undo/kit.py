@@ -1,7 +1,5 @@
 """A project folder with everything that records and takes back, without a session: real files, real commands."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -183,11 +181,8 @@ def state_of(folder: Path) -> State:
 
 def git(folder: Path, *arguments: str) -> None:
     identity = {
-        "GIT_AUTHOR_NAME": "a",
-        "GIT_AUTHOR_EMAIL": "a@b",
-        "GIT_COMMITTER_NAME": "a",
-        "GIT_COMMITTER_EMAIL": "a@b",
-    }
+        "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b",
+    }  # fmt: skip
     environ = {**os.environ, **identity, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
     program = shutil.which("git")
     assert program is not None

@@ -1,7 +1,5 @@
 """What is kept has limits: space, age, and a disk that is full or cannot be written to."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -139,9 +137,7 @@ def test_on_a_full_disk_nothing_is_half_restored(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("moment", ["while it is written", "in a look that began before it"])
-def test_a_look_never_takes_our_own_write_for_a_commands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
-) -> None:
+def test_a_look_never_takes_our_own_write_for_a_commands(tmp_path: Path, monkeypatch, moment: str) -> None:
     """Else the file was "changed between two changes", and stayed as a later command left it."""
     bench = Bench(tmp_path)
     file = bench.project / "a.txt"

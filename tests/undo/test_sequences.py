@@ -1,8 +1,6 @@
 """Random sequences of what the agent, its commands and the user do, with undo and redo in between: nothing of the
 user's is ever changed by an undo or a redo, and without the user in between all is as it was, byte for byte."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil
