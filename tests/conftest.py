@@ -1,7 +1,5 @@
 """Fixtures and hooks for all tests."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import inspect

@@ -1,7 +1,5 @@
 """Real containers: podman, with images made from busybox and from this machine's bash. No registry is asked."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -1,7 +1,5 @@
 """The tests of a contract, once more for other backends than those of their own folder."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from types import ModuleType

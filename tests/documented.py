@@ -1,7 +1,5 @@
 """The blocks and command lines of the documentation."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -6,8 +6,6 @@ in its place: the same arguments, environment, folder, standard streams, signals
 SIGKILL takes its fork along a moment later.
 """
 
-from __future__ import annotations
-
 import array
 import atexit
 import functools

@@ -1,7 +1,5 @@
 """How often a test does again what chance may find: often enough for each commit, and much longer in `make nightly`."""
 
-from __future__ import annotations
-
 import os
 
 NIGHTLY = os.environ.get("ACP_TEST_NIGHTLY") == "1"

@@ -1,7 +1,5 @@
 """A real PostgreSQL of Debian, in a temporary folder, on a Unix socket."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil

@@ -1,7 +1,5 @@
 """A real OpenSSH server on loopback with keys of its own, and the configuration of a client that knows it as `far`."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import shutil

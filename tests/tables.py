@@ -1,7 +1,5 @@
 """`table`: `pytest.mark.parametrize` as one test, for rows that exercise one rule. `packed`: rows as text."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Collection

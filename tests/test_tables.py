@@ -1,7 +1,5 @@
 """The check of `table` itself."""
 
-from __future__ import annotations
-
 import inspect
 
 import pytest

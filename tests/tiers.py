@@ -3,8 +3,6 @@
 The first tier (`make test`) starts no container, no sshd, no tmux, no PostgreSQL, no browser, and one agent process at
 a time. `tests/system` may, and `tests/smoke`, which has some of them once."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@ It is written from the specification, not from `protocol/v2`. Every line to and 
 schema, and what it must not do (an update of a closed session, an answer before its message) is a violation.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from functools import cache

@@ -1,7 +1,5 @@
 """Waiting for what nobody tells of."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 

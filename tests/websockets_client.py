@@ -1,7 +1,5 @@
 """The client's end of a WebSocket, as a `Transport`."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 

@@ -1,7 +1,5 @@
 """The agents of scripts/install_agents.sh under the kit: what it finds is what docs/conformance.md says of them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

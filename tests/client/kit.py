@@ -1,7 +1,5 @@
 """A tiny agent made of plain functions, for the tests of the client side."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path

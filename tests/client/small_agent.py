@@ -1,7 +1,5 @@
 """A small agent on stdio for the tests of `spawn_agent`; its one argument says how it behaves."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """`AcpClient` against a scripted agent: what it requests, what it serves, and how it answers nonsense."""
 
-from __future__ import annotations
-
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The test kit itself: what `FakeEditor` records and asserts, its misbehaviours and quirks, and its process."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import AsyncIterator

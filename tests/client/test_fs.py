@@ -1,7 +1,5 @@
 """`fs/*` over the wire: lines, buffers, missing files, odd files."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any

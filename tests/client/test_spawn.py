@@ -1,7 +1,5 @@
 """An agent as a child process: its wire, its stderr, its exit."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

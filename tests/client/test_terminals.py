@@ -1,7 +1,5 @@
 """`terminal/*` over the wire, with real processes."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Where keys are found, and where they are stored."""
 
-from __future__ import annotations
-
 import json
 import stat
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Where values come from, and how wrong ones are reported."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The folders of this program."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

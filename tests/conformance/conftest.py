@@ -1,7 +1,5 @@
 """Tests that run the whole kit are begun first: the others, which mostly wait, fill the time beside them."""
 
-from __future__ import annotations
-
 import pytest
 
 WHOLE = ("keeps_all", "passes_everything", "breaks_no_other_check", "typescript_sdk")

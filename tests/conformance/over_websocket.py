@@ -1,8 +1,6 @@
 """An agent on stdio that is a server: starts `acp-coder serve` for itself, and passes lines between its own stdin and
 stdout and a WebSocket. So the checks of the kit drive the server."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -4,8 +4,6 @@
 for writing, and keeps its sessions in JSON files of its home.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """The small agent in v2 of ACP: it keeps every requirement of v2 that the kit checks, but for the fault `FAULT=ID`."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import difflib

@@ -5,8 +5,6 @@
 `FAULT=ID` gives it the one fault that the question of that id must find.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The kit asks clients: a small one passes all of it, and with one fault fails exactly the question of that fault."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The kit checks itself: a small agent passes all of it, and with one fault fails exactly the check of that fault."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

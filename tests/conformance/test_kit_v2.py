@@ -1,7 +1,5 @@
 """The kit in v2 checks itself, as in v1."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

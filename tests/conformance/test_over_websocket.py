@@ -1,7 +1,5 @@
 """The kit against the server, over a WebSocket: the client is on the same machine (`server.near`)."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The kit as tests of pytest, run as its users do."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 import sys

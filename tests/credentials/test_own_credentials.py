@@ -1,7 +1,5 @@
 """What of the agent's own configuration, and of a client's servers, is redacted wherever it occurs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from acp_agent.build.own_credentials import own_credentials

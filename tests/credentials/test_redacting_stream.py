@@ -1,7 +1,5 @@
 """A stream returns the same as the whole text, however it is cut, and does not delay ordinary prose."""
 
-from __future__ import annotations
-
 import sys
 from types import FrameType
 from typing import Any

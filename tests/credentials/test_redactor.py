@@ -1,7 +1,5 @@
 """What is redacted, what stays, and that ordinary source code and lock files stay byte for byte."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The installed command over real pipes."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """`acp-coder audit` as a user uses it, after a real agent has written the log."""
 
-from __future__ import annotations
-
 import json
 
 from acp_agent.client.permissions import allow_once

@@ -1,7 +1,5 @@
 """The command line, as a user uses it."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

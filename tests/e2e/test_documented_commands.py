@@ -3,8 +3,6 @@
 Each block gets a home and a project of its own, a scripted model, and a person who answers every question with "y".
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,7 +1,5 @@
 """`acp-coder hooks` as a user uses it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

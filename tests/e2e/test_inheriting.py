@@ -1,7 +1,5 @@
 """What starts the agent does not reach what the agent starts: ignored and blocked signals, descriptors."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

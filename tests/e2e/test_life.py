@@ -1,7 +1,5 @@
 """The process: it starts immediately, exits when it must, and leaves nothing behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """`acp-coder policy` and what `doctor` reports about safety, as a user uses them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

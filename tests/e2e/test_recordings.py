@@ -1,7 +1,5 @@
 """Recordings on the command line: made by one run, played by another."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import socket

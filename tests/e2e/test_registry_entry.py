@@ -1,7 +1,5 @@
 """What the CI of the ACP registry asks of an entry and its agent, except that its packages are published."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

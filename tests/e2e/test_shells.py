@@ -1,7 +1,5 @@
 """Completions in real shells, and the manual page as a formatter reads it."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Sequence

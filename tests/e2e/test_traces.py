@@ -1,7 +1,5 @@
 """Traces: what a real receiver of OTLP gets, and that nothing is loaded where nobody asked."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The commit that `acp-coder --version` says."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The extension's chat as a user sees it: the webview in a `Window`."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

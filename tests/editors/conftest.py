@@ -1,7 +1,5 @@
 """A project for clients; one VS Code for all tests of a module, as starting it takes some seconds."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 The agent loads them as it loads any package's tools, by an entry point; `held` makes the package.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

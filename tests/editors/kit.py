@@ -4,8 +4,6 @@ One `VsCode` serves a whole module of tests; each test opens a `Window` (see `wi
 browser context of its own, so that nothing a test did in the workbench is there for the next.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

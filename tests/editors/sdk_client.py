@@ -1,7 +1,5 @@
 """A client using the official Python SDK: answers for the user, records what the SDK decoded."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Editors in a terminal: real ones (tests/.editors/bin) in tmux, set up by `acp-coder setup`, the agent behind them."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

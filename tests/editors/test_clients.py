@@ -1,7 +1,5 @@
 """The agent with third-party clients: both official SDKs and acpx. The tests examine what they decoded."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Toad and marimo, as they come from PyPI, with our agent (scripts/install_python_clients.sh)."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

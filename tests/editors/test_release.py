@@ -1,7 +1,5 @@
 """What Zed installs the agent from: the archive runs, and manifest and registry entry match it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Helix, Neovim and Emacs with `acp-coder lsp`: real editors, set up by `acp-coder setup`, as a user does."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress

@@ -1,7 +1,5 @@
 """The official TypeScript SDK's client of v2, which checks the handshake, the capabilities and each message."""
 
-from __future__ import annotations
-
 import base64
 import json
 import subprocess

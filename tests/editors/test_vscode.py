@@ -1,7 +1,5 @@
 """The extension in the real VS Code: what the agent says and does is visible, in the chat and at its location."""
 
-from __future__ import annotations
-
 import re
 
 from acp_agent.testing.fake_model import Answer, Call

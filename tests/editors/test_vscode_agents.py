@@ -1,7 +1,5 @@
 """The extension's agent in the real VS Code: found or not, exited, replaced; folders, problems, wire traffic."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

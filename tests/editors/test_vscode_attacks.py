@@ -1,7 +1,5 @@
 """A hostile or careless agent in the real VS Code: nobody is deceived, nothing is lost."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The extension's real `initialize` matches the recording used by other tests (tests/captured)."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

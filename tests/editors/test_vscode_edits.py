@@ -1,7 +1,5 @@
 """Edits in the real VS Code: reviewed in its diff editor, made in its buffers, reverted by its undo."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Questions in the real VS Code: whatever is asked about is allowed only where all of it has been in view."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

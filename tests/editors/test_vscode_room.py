@@ -1,7 +1,5 @@
 """What the views take and give in the real VS Code: room, the keyboard, colours, the names of terminals."""
 
-from __future__ import annotations
-
 from acp_agent.testing.fake_model import Answer, Call
 
 from .chat import Chat

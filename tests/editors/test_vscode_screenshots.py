@@ -1,7 +1,5 @@
 """The pictures of docs/editors/vscode.md. Written only with `ACP_CODER_SCREENSHOTS=1`, else just taken."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

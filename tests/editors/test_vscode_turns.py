@@ -1,7 +1,5 @@
 """Turns and sessions in the real VS Code: commands in its terminals, stop, queue, forms, reload, choices."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from acp_agent.testing.fake_model import Answer, Call, FakeModel

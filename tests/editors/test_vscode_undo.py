@@ -1,7 +1,5 @@
 """Taking back what the agent did, in the real VS Code: restore to a prompt, the Changes view, plans to approve."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path

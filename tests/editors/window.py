@@ -4,8 +4,6 @@ Everything is read from the workbench's elements, nothing from its insides. Wait
 editors the workbench draws only what is in view, so only that is read.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Each task can be solved and is not solved yet: the check fails before the reference solution and passes after it."""
 
-from __future__ import annotations
-
 import pytest
 
 from evals.generated import write_tasks

@@ -1,7 +1,5 @@
 """The backends that each contract of executors is run with; `tests/system/executors` has the others."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Executors on a real folder, and an editor at the other end of a wire if one is needed."""
 
-from __future__ import annotations
-
 import os
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Swaps files while others look at them, as fast as the machine can."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import threading

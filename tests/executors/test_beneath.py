@@ -1,7 +1,5 @@
 """Files by folder handles: what was checked is what is opened, even if swapped meanwhile. Both ways to a handle."""
 
-from __future__ import annotations
-
 import os
 import socket
 import stat

@@ -1,7 +1,5 @@
 """Text kept within a limit."""
 
-from __future__ import annotations
-
 import re
 
 from hypothesis import given

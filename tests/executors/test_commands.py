@@ -1,7 +1,5 @@
 """Running commands: one contract, every backend."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Editors in practice: the quirks of real clients, and how each is handled."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

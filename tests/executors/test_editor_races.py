@@ -3,8 +3,6 @@
 `make nightly` races 20,000 times.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reading and writing text: one contract, every backend."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

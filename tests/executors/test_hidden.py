@@ -1,7 +1,5 @@
 """An executor keeps hidden files hidden, whoever asks: one contract, every backend."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path

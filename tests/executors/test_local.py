@@ -1,7 +1,5 @@
 """What only local commands provide: two streams, exact order, no leaks of our own secrets."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

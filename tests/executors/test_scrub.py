@@ -1,7 +1,5 @@
 """The command line that removes variables, in a real bash."""
 
-from __future__ import annotations
-
 import subprocess
 
 from acp_agent.executors.scrub import scrubbing

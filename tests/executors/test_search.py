@@ -1,7 +1,5 @@
 """Finding files and lines: the same answers from ripgrep and from our own walk."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

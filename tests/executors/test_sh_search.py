@@ -1,7 +1,5 @@
 """Finding files and lines on a host without Python, with its own `find` and `grep -E`: GNU's and busybox's."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The scripts by which a terminal of another machine begins, run by a shell here."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Creating, removing, moving and copying: one contract, every backend; and interference by others."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

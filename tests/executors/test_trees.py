@@ -1,7 +1,5 @@
 """Processes started by a local command end with it, wherever they went. (The editor's terminals are its own affair.)"""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What gets into the log, and what does not."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The agent as an MCP server: another agent gives it work, and its user answers its questions."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a user sees of a turn outside an editor."""
 
-from __future__ import annotations
-
 import io
 import json
 import time

@@ -3,8 +3,6 @@
 `tests/e2e/test_documented_commands.py` runs the commands.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,8 +1,6 @@
 """Where the wings that decide and mount may follow a name: between the look at a name and its use, a command puts
 something else there. So names are followed in few places; behind them there are identities and handles."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

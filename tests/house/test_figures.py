@@ -1,7 +1,5 @@
 """Size limits of the code. Each failure names what has grown; `pytest -rP` prints the figures."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

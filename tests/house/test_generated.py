@@ -1,7 +1,5 @@
 """Generated files match their sources, and the sources contain what they must."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 from typing import Any

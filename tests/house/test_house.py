@@ -1,7 +1,5 @@
 """The architecture, checked: floors, doors, and what no file may do. Each failure names the line to move."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

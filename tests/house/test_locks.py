@@ -1,7 +1,5 @@
 """The lock files: complete, in line with pyproject.toml, and of the public index only."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Each promise of docs/security.md names tests that exist."""
 
-from __future__ import annotations
-
 import re
 
 from .imports import ROOT

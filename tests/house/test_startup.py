@@ -1,7 +1,5 @@
 """Modules loaded before the first answers: `sys.modules`, compared with lists."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

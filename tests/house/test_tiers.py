@@ -1,7 +1,5 @@
 """The first tier stays quick: what its tests may not start (`tests/tiers.py` watches them), and not import."""
 
-from __future__ import annotations
-
 import ast
 import runpy
 import subprocess

@@ -1,7 +1,5 @@
 """The walks of docs/architecture.md: what they name exists, and a real call takes that path."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Shared by the tests of providers: a provider talking to a scripted model over a real socket."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What servers with the chat-completions API really send, and the required results."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

@@ -1,8 +1,6 @@
 """Amazon Bedrock and Vertex AI. FakeModel plays them; what it is sent, and what it sends, is checked by Amazon's own
 client and its own description of the API."""
 
-from __future__ import annotations
-
 import base64
 import re
 import struct

@@ -1,7 +1,5 @@
 """One contract, every provider: what `acp_agent.llm.base` promises, over real sockets."""
 
-from __future__ import annotations
-
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Embeddings from a server's endpoint."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

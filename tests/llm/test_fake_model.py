@@ -1,7 +1,5 @@
 """What users of the fake rely on; the providers' tests show that its events are realistic."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -1,7 +1,5 @@
 """Calls in fenced blocks: for models without tool calls, however the stream is cut."""
 
-from __future__ import annotations
-
 import json
 import random
 

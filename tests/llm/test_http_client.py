@@ -1,7 +1,5 @@
 """Requests to a model server over bare TCP: what is on the wire, and through which proxy."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager

@@ -1,7 +1,5 @@
 """Images that no model could take are words in the conversation."""
 
-from __future__ import annotations
-
 import base64
 import struct
 import zlib

@@ -1,7 +1,5 @@
 """What only the Messages API has: signed thoughts, breakpoints of the cache, its own events and refusals."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Ollama's own API: what is asked for, and its odd answers. FakeModel plays the server."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How often many streams are read at once."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

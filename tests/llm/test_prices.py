@@ -1,7 +1,5 @@
 """The bundled table of prices, against what the vendors publish: each sum is worked out by hand from their page."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some

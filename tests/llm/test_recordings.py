@@ -1,7 +1,5 @@
 """What is in the file of a recording, what never is, and how it is read."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

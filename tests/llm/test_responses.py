@@ -1,7 +1,5 @@
 """What only the Responses API has: items that are sent back, and its own events."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

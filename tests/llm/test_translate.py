@@ -1,7 +1,5 @@
 """A history begun with one provider goes on with another."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

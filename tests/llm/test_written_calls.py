@@ -1,7 +1,5 @@
 """Calls that models write as text, in the forms that local models use, and texts that only look like them."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

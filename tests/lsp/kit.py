@@ -1,7 +1,5 @@
 """Language servers of a session in a test's folder."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -4,8 +4,6 @@ It publishes an error for each line with `ERROR` in it (the message is what foll
 it was sent is appended to the file that the variable `HEARD` names, a JSON object a line.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

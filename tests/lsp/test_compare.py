@@ -1,7 +1,5 @@
 """Which errors an edit caused, as a table, and properties for any text."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

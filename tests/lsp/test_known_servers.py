@@ -1,7 +1,5 @@
 """Which servers handle a file, in which folder they run and which program they are."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

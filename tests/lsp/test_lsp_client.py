@@ -1,7 +1,5 @@
 """Reading messages from a stream of bytes, however it is cut."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, cast
 

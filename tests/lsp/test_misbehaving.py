@@ -1,7 +1,5 @@
 """A scripted server, well-behaved and not: nothing hangs, nothing is left behind, and messages say what happened."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

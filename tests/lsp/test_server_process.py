@@ -1,7 +1,5 @@
 """A server's process: what it gets from its launch, and how it ends."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Servers shared by several tests."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A server built with the package: `stdio`, `http` or `sse`. Over HTTP it prints its port and requires a key."""
 
-from __future__ import annotations
-
 import socket
 import sys
 

@@ -1,7 +1,5 @@
 """MCP servers as a session runs them, with what was reported to it."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import AsyncIterator, Mapping

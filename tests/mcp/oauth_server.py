@@ -1,7 +1,5 @@
 """An MCP server with OAuth, in this process: registration, PKCE, refresh tokens that are used once."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

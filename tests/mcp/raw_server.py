@@ -3,8 +3,6 @@
 Its first argument says how it behaves, or is the list of tools that it offers.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -1,7 +1,5 @@
 """Servers on stdio, run by a session: what they offer, how they fail, how they end."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Real servers of the `mcp` package over each transport: one suite."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """What is wrong with one tool or one block of content costs only that, over each transport."""
 
-from __future__ import annotations
-
 import json
 from contextlib import asynccontextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """A server's tool as one of our tools: all steps of a call, on a real server and on fake ones."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

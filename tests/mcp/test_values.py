@@ -1,7 +1,5 @@
 """Names, specs, arguments and content: tables, without a server."""
 
-from __future__ import annotations
-
 import base64
 import re
 import subprocess

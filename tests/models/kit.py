@@ -1,7 +1,5 @@
 """A real llama.cpp server with real, small weights (`scripts/install_model_server.sh`)."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

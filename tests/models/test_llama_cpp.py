@@ -1,7 +1,5 @@
 """The whole agent with a real model server: what its weights say is noise, the wire is real."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Outputs while a goal is active."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,8 +1,6 @@
 # ruff: noqa: E501 (outputs and rules stand as they are)
 """Rules: which commands they match, how they combine, and what a user's file may do."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

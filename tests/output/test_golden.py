@@ -1,7 +1,5 @@
 """Outputs of real programs, and what the model reads of them."""
 
-from __future__ import annotations
-
 import os
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """The rules applied to programs run now, so that changed wording of a new version is noticed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

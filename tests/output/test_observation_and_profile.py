@@ -1,7 +1,5 @@
 """The observation envelope and the profile for small models."""
 
-from __future__ import annotations
-
 import json
 
 from acp_agent.output.observation import Observation, ObservedResult, ObservedSession, ObservedTool, observation_text

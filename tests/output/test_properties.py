@@ -1,8 +1,6 @@
 # ruff: noqa: E501 (outputs and rules stand as they are)
 """Properties of every rule, for any output: no error line is lost, nothing grows, nothing becomes empty."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

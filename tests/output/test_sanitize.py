@@ -1,7 +1,5 @@
 """Output as plain text, as a terminal would show it."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,8 +1,6 @@
 # ruff: noqa: E501 (outputs and rules stand as they are)
 """The nine strategies: what each removes, with which parameters, and with which confidence."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -1,7 +1,5 @@
 """Shared by the tests of the wire: two connected connections, and a handler made of plain functions."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """`Client`: the agent's requests to its editor, gated on capabilities and with timeouts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What is encoded once msgspec is loaded, and which updates may be merged."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`Connection`: order, concurrency, cancellation in both directions, back-pressure, the end."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from typing import Any

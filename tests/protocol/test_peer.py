@@ -1,7 +1,5 @@
 """`Peer` by tables: bytes in -> events, calls -> bytes. Ids in brackets are those of the protocol's requirements."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 from typing import Any

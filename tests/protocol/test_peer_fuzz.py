@@ -1,7 +1,5 @@
 """`Peer` with arbitrary input: it never raises, and where the stream is cut makes no difference."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from typing import Any

@@ -1,7 +1,5 @@
 """The table of clients: what each can really do, and the user's overrides."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """One contract for every stream, then what is special about pipes, sockets, files and the memory pair."""
 
-from __future__ import annotations
-
 import os
 import socket
 import tty

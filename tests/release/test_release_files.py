@@ -1,7 +1,5 @@
 """What `make release` makes, and that the wheel runs on each supported Python with nothing else around."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

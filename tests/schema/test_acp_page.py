@@ -1,7 +1,5 @@
 """docs/acp.md has a row for every method and update of the schema of ACP v1, of the drafts served, and of ours."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How a wrong document is answered, and which wrong values the schema tells readers to ignore."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

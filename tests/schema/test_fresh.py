@@ -1,7 +1,5 @@
 """The generated file is what the script generates from the pinned schema."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is read is written back unchanged; what is written is valid according to the schema."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin

@@ -1,7 +1,5 @@
 """Unions without a tag on every variant are decided by the keys."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Helix's `languages.toml`."""
 
-from __future__ import annotations
-
 import tomllib
 
 import pytest

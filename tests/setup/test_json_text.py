@@ -1,7 +1,5 @@
 """Edits of one member in a handwritten JSON file."""
 
-from __future__ import annotations
-
 import json
 import re
 

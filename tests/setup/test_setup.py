@@ -1,7 +1,5 @@
 """`acp-coder setup`, as a user runs it."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

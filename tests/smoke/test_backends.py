@@ -1,7 +1,5 @@
 """Each backend beyond this machine and the editor, once: run, write, find, kill. `tests/system` has all of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

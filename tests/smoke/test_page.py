@@ -1,7 +1,5 @@
 """The page in the real Chromium, once; `tests/system/server/test_page.py` has all of it."""
 
-from __future__ import annotations
-
 import re
 
 from playwright.async_api import expect

@@ -1,7 +1,5 @@
 """The store's tests, on a file of SQLite."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

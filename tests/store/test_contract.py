@@ -1,7 +1,5 @@
 """The contract of every session store."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

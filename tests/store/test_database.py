@@ -1,7 +1,5 @@
 """The store's file: damaged, foreign, newer, locked."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import stat

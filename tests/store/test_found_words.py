@@ -1,7 +1,5 @@
 """Search over the history: what was shown is found by its words, the newest first, on both databases."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from pathlib import Path

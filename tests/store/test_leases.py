@@ -1,7 +1,5 @@
 """Leases: one process at a time holds a session; it is taken over once its time has run out."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -1,7 +1,5 @@
 """Memories: full-text search, best first, by project; a query has no syntax."""
 
-from __future__ import annotations
-
 import sqlite3
 
 import pytest

@@ -1,7 +1,5 @@
 """Long outputs and goals, stored with their session."""
 
-from __future__ import annotations
-
 import uuid
 
 import pytest

@@ -1,7 +1,5 @@
 """Several processes with one store, killed at any moment."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -3,8 +3,6 @@
 `python -m tests.store.writer WHERE SCHEMA SESSION`
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from itertools import count

@@ -1,7 +1,5 @@
 """Two tools, by the public surface alone."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """The kernel's packet filter, as far as seccomp filters use it: computes a filter's answer to a call."""
 
-from __future__ import annotations
-
 import struct
 
 

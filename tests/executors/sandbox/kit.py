@@ -1,7 +1,5 @@
 """Attacks, each run with and without the sandbox, as root and as an ordinary user."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

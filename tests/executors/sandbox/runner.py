@@ -3,8 +3,6 @@
 What the attacks need around them (a process and sockets of the same user outside) is started here.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Programs of system calls: run where this machine can, and read instruction by instruction for the other one."""
 
-from __future__ import annotations
-
 import os
 import platform
 import struct

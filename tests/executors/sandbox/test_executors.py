@@ -1,7 +1,5 @@
 """Executors that confine what they run: here and in the editor's terminal."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import AsyncIterator, Callable

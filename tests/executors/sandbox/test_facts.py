@@ -1,7 +1,5 @@
 """Mistakes that broke other sandboxes; the control is a less carefully built sandbox, not the bare machine."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """What leaves the proxy for a host with a credential, byte by byte, and when such a connection ends."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """What is passed to bubblewrap has numbers that nothing else is put on, however many files are open."""
 
-from __future__ import annotations
-
 import os
 from contextlib import ExitStack
 from pathlib import Path

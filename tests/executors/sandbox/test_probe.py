@@ -1,7 +1,5 @@
 """Probing for a sandbox: it counts only as what it demonstrates."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is judged is what is mounted: somebody puts another folder or a link there between the two."""
 
-from __future__ import annotations
-
 import os
 import platform
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The profile for macOS, as text: nothing here has been run on a Mac."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 

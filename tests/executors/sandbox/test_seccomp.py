@@ -1,7 +1,5 @@
 """The filter, run by our own interpreter; the attacks show that the kernel reads it the same way."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What of `PATH` and of the home a command sees, where folders of it are closed to the user."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Which paths are visible and how, as data; the attacks show that it is what happens."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@
 Its positions are counted by codecs, not by the code that is tested.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

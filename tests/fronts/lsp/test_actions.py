@@ -1,7 +1,5 @@
 """Code actions: what is offered at a position, in the form that the editor accepts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The editor's open documents are the agent's files: unsaved text is read, and a write is an edit."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`workspace/executeCommand`: turns started, awaited, queued, stopped; and invalid requests."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The server's lifetime: how it starts, what it survives, and that nothing is left when the editor exits."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

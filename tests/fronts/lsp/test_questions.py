@@ -1,7 +1,5 @@
 """Permissions and choices by message requests: the safe answer first, one at a time, nothing granted by accident."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

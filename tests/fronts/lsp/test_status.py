@@ -1,7 +1,5 @@
 """What tool calls are doing, in the editor: progress, diagnostics, inlay hints, code lenses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

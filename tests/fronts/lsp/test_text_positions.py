@@ -1,7 +1,5 @@
 """Positions, edits and marks, by tables."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

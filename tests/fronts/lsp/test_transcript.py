@@ -1,7 +1,5 @@
 """The transcript: a private Markdown file, shown in the editor, kept up to date there, and written to by the user."""
 
-from __future__ import annotations
-
 import stat
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A whole turn, from the command to the transcript, with the real agent behind the server."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Taking back what the agent did, in an editor that speaks LSP: commands and code actions."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path

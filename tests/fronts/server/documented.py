@@ -1,7 +1,5 @@
 """What the server answers, held against its own OpenAPI document."""
 
-from __future__ import annotations
-
 import re
 import socket
 from functools import cache

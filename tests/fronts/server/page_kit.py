@@ -1,7 +1,5 @@
 """A visit of the page of `acp-coder serve`: the real Chromium, on the real server."""
 
-from __future__ import annotations
-
 import fcntl
 import re
 import shutil

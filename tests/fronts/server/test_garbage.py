@@ -1,7 +1,5 @@
 """Garbage on a server."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

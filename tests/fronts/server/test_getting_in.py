@@ -1,7 +1,5 @@
 """How a browser gets in: the page's files for anybody, and a cookie that counts only for the page itself."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

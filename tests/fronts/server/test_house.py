@@ -1,7 +1,5 @@
 """Sessions that outlive the links to them: turns go on, what was missed comes once and in order, several watch."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import AsyncIterator

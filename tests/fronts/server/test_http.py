@@ -1,7 +1,5 @@
 """The HTTP form: each requirement of the draft over a real socket, and the official client for TypeScript."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

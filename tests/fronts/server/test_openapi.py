@@ -1,7 +1,5 @@
 """`/openapi.json`: valid, complete, and true."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the configuration says of single owners: where their commands run, and their model."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from argparse import Namespace

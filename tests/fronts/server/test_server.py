@@ -1,7 +1,5 @@
 """The server over real sockets: who gets in, what a connection is, how it ends."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """Sessions whose commands run elsewhere: on a real OpenSSH server on loopback, and in real containers."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import AsyncIterator, Mapping

@@ -1,7 +1,5 @@
 """A credential that the proxy puts into requests to a host: commands use it and never have it."""
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager

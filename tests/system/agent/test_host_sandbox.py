@@ -1,7 +1,5 @@
 """What confines commands on another machine: a real OpenSSH server on loopback, and the sandbox that works there."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

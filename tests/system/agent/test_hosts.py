@@ -1,7 +1,5 @@
 """A session on another machine: a real OpenSSH server on loopback, as the user and the model see it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -1,7 +1,5 @@
 """A session whose commands and files are in a running container: a real one, as the user and the model see it."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Commands in a real container that runs already, each confined by Landlock."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

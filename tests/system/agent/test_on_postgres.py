@@ -1,7 +1,5 @@
 """The agent with its sessions on a PostgreSQL server."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from threading import Event, Thread
 

@@ -1,7 +1,5 @@
 """The agent's own language servers, real ones in the real sandbox: errors with an edit, and the tools that ask them."""
 
-from __future__ import annotations
-
 import os
 import sys
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """npm, pip, cargo and git, for real, through the proxy for commands, from registries of this machine."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import io

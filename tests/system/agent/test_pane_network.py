@@ -1,7 +1,5 @@
 """Commands in a shared pane reach the network through the proxy, each asked about for itself."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A session whose commands run in a real container, as the user and the model see it."""
 
-from __future__ import annotations
-
 import json
 import re
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Lines for a shell in a terminal that run as something else than they look like, and credentials in parts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

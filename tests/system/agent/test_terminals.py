@@ -1,7 +1,5 @@
 """Programs in a terminal that the model can type into: who decides about what is typed, and what is shown."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

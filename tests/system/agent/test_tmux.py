@@ -1,7 +1,5 @@
 """A session with a real tmux: what the user watches, and shells that commands share."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

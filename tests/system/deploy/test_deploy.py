@@ -1,7 +1,5 @@
 """What is in deploy/: valid, and of one mind with the server."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The clients whose `initialize` was recorded (tests/captured), each with its observed behaviour."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager

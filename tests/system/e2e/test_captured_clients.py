@@ -1,7 +1,5 @@
 """Whole turns with every client whose `initialize` was recorded, imitating its behaviour, as real processes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

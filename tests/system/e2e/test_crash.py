@@ -1,7 +1,5 @@
 """`kill -9` at any moment loses nothing that was reported to the client."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """Every sample of docs/extending.md runs, and a package of others has the public surface."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The editor's command is `ssh HOST acp-coder`: the agent and the project are on another machine."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager

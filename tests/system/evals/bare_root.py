@@ -1,7 +1,5 @@
 """A root with Python, bash and a few plain programs: no git, rg, bubblewrap, /etc, home folder or users."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -4,8 +4,6 @@
 as JSON. The folder and the environment are the agent's, too.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """What Harbor's runner asks of the agent, in the kind of container that benchmarks have."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

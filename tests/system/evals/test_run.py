@@ -1,7 +1,5 @@
 """The runner, with the real agent and a scripted model."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

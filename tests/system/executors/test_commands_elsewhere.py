@@ -1,7 +1,5 @@
 """The contract of commands on other machines and in containers."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.contracts import contract

@@ -1,7 +1,5 @@
 """What is said of a container that a lost link led to."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Another machine: lost links, killed agents, hosts that lie. The server is a real one, on this machine."""
 
-from __future__ import annotations
-
 import ast
 import os
 import shlex

@@ -1,7 +1,5 @@
 """The contract of files on other machines: with Python there, without, and in a container with busybox alone."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.contracts import contract

@@ -1,7 +1,5 @@
 """Commands in real containers: what starts, what ends, what nobody else notices."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

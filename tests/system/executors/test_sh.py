@@ -1,7 +1,5 @@
 """A host without Python: a POSIX shell over there. (Commands, files, trees and searches: the contract, with `kit`.)"""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

@@ -1,7 +1,5 @@
 """Commands in a terminal of their own: what they are given, what their screen shows, and that they end."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import AsyncIterator, Callable

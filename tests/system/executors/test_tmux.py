@@ -1,7 +1,5 @@
 """A real tmux as the other end of a terminal."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """The agent as an MCP server: questions, modes, cancelled calls, and what is refused."""
 
-from __future__ import annotations
-
 import anyio
 import pytest
 from mcp.shared.exceptions import MCPError

@@ -1,7 +1,5 @@
 """The real ruff, basedpyright and typescript-language-server."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from tests.executors.sandbox.conftest import ordinary_runner, root_runner, run_as
 
 __all__ = ["ordinary_runner", "root_runner", "run_as"]

@@ -2,8 +2,6 @@
 `-m tests.system.sandbox.swaps UID KIND ROUNDS`. Prints what came out of the folders and what was changed elsewhere.
 """
 
-from __future__ import annotations
-
 import configparser
 import json
 import os

@@ -3,8 +3,6 @@
 Each is run without the sandbox first, where it must hit: else it would find nothing either if the sandbox were gone.
 """
 
-from __future__ import annotations
-
 import platform
 from dataclasses import dataclass, field
 from pathlib import Path

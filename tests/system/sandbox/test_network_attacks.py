@@ -3,8 +3,6 @@
 Each reaches it without the sandbox, else it would show nothing.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.executors.sandbox.kit import BUBBLEWRAP, ORDINARY, USERS, WITH_COPIES, Runner

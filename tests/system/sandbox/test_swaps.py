@@ -1,7 +1,5 @@
 """Somebody swaps the folders of two sessions for links, all the time, while their commands run and more are opened."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,8 +1,6 @@
 """The tests of the house and of the HTTP form once more, with two processes: every other connection, or request, is to
 the one that does not run the session, or does not have the connection."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Bad networks and bad clients: a proxy that cuts, delays and repeats, thousands of half-open connections, noise."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """The commands of two owners run in two containers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The page in the real Chromium, on the real server: what a user does, and that nobody else can do it."""
 
-from __future__ import annotations
-
 import re
 import socket
 from collections.abc import AsyncIterator

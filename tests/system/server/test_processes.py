@@ -1,7 +1,5 @@
 """Several processes on one store: any of them answers for any session; one dies, another goes on."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """What may go wrong between a client and the process that runs its session."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """`acp-coder serve` and `acp-coder token` as processes: starts, tokens, TLS, a kill."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

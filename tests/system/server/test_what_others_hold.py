@@ -1,7 +1,5 @@
 """A whole process with 1,024 descriptors: what one owner's or session's commands hold, nobody else notices."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The store's tests once more, on a real PostgreSQL."""
 
-from __future__ import annotations
-
 import uuid
 
 import pytest

@@ -1,7 +1,5 @@
 """What a store keeps of outputs and goals, once more on a real PostgreSQL."""
 
-from __future__ import annotations
-
 from tests.contracts import contract
 from tests.store import test_overflow_and_goals
 from tests.store.conftest import opened

@@ -1,7 +1,5 @@
 """What only PostgreSQL has: a server that goes away, schemas, notifications, bounds."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import uuid

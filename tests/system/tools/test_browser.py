@@ -1,7 +1,5 @@
 """The browser on a real Chromium: what it shows, and that nothing bypasses the guard."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Checkers as they are installed here: ruff, mypy, tsc, ESLint, cargo, clippy, go vet."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

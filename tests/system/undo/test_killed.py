@@ -1,7 +1,5 @@
 """An agent that is killed in the middle of an undo: the next start finishes it."""
 
-from __future__ import annotations
-
 import errno
 import os
 import random
@@ -121,7 +119,7 @@ class Disk:
         self._fails = fails
         self._real = {name: getattr(os, name) for name in CALLS}
 
-    def __enter__(self) -> Disk:
+    def __enter__(self) -> "Disk":
         for name in CALLS:
             setattr(os, name, partial(self._call, name))
         return self
