@@ -18,7 +18,7 @@ from acp_agent.config import local_servers
 from acp_agent.executors.default_signals import default_signals
 from acp_agent.testing.fake_editor import FakeEditor
 from tests import containers, tiers
-from tests.nightly import examples
+from tests.nightly import NIGHTLY, examples
 from tests.postgres_server import MISSING, PostgresServer
 
 default_signals()
@@ -29,7 +29,11 @@ gc.disable()  # Until all tests are collected: pytest_collection_finish.
 pytest_plugins = ["acp_agent.testing.plugin"]
 
 settings.register_profile(
-    "house", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "house",
+    max_examples=examples(100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=not NIGHTLY,  # By day red means that the change is wrong; new examples are looked for at night.
 )
 settings.load_profile("house")
 """A busy machine is slow; no test fails by the time that an example or its making takes."""

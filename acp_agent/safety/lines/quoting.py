@@ -26,6 +26,10 @@ SIMPLE_ESCAPES = {
     "v": "\v",
 }
 CODE = re.compile(r"(?P<octal>[0-7]{1,3})|x(?P<hex>[0-9A-Fa-f]{1,2})|[uU](?P<unicode>[0-9A-Fa-f]{1,8})")
+TOKENS = re.compile(
+    r"""((?:\$'(?:[^'\\]|\\.)*'|[^\s<>;&|()'"\\`]|\\.|'[^']*'|"(?:[^"\\]|\\.)*"|['"\\])+)|([;&|()\n`]+)""", re.DOTALL
+)
+"""Words, with what is quoted in them, and what is between commands."""
 SEPARATORS = re.compile(r"[;&|\n\r(){}`]")
 BLANKS = re.compile(r"[\s<>$]+")
 BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
@@ -197,11 +201,17 @@ def braced(word: str, most: int = 64) -> list[str]:
 
 
 def rough_commands(line: str) -> list[list[str]]:
-    """The words of everything that might be a command, ignoring quotes. In linear time."""
+    """The words of everything that might be a command, ignoring quotes, and heeding them. In linear time."""
     joined = line.replace("\\\n", "")
     forgotten = ([word for word in BLANKS.split(text) if word] for text in _segments(joined.translate(QUOTES)))
     read = ([unquoted(word).text for word in re.split(r"[\s<>]+", text) if word] for text in _segments(joined))
-    return [command for commands in (forgotten, read) for command in commands if command]
+    heeded: list[list[str]] = [[]]
+    for word, separator in TOKENS.findall(joined):
+        if separator:
+            heeded.append([])
+        else:
+            heeded[-1].append(unquoted(word).text)
+    return [command for commands in (forgotten, read, heeded) for command in commands if command]
 
 
 def _segments(text: str) -> list[str]:
