@@ -29,8 +29,8 @@ ROOM_FOR_FOOTER = 100
 class ReadParams(Params):
     path: str = Field(description="The file, absolute or relative to the working directory.")
     offset: int | None = Field(default=None, description="First line, from 1; below 0 from the end.")
-    limit: int | None = Field(default=None, ge=1, description="Number of lines; default 2000.")
-    column: int | None = Field(default=None, ge=1, description="Where to begin in that line.")
+    limit: int | None = Field(default=None, ge=1, description="Number of lines.")
+    column: int | None = Field(default=None, ge=1, description="First character.")
 
 
 class Read(PathTool[ReadParams]):
