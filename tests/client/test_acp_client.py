@@ -171,8 +171,7 @@ async def test_updates_arrive_in_order_and_before_the_answer() -> None:
     got: list[str] = []
 
     def on_update(session: str, update: acp.SessionUpdate) -> None:
-        assert isinstance(update, acp.AgentMessageChunk)
-        assert isinstance(update.content, acp.TextContent)
+        assert isinstance(update, acp.AgentMessageChunk) and isinstance(update.content, acp.TextContent)
         got.append(f"{session}:{update.content.text}")
 
     async with Pair(on_update=on_update) as (client, agent):
@@ -225,8 +224,7 @@ async def test_wrong_requests_are_answered_by_their_codes(method: str, params: A
     async with Pair(files=Files(), terminals=Terminals()) as (_, agent):
         with pytest.raises(PeerError) as caught:
             await agent.connection.request(method, params)
-        assert caught.value.code == code
-        assert caught.value.message
+        assert caught.value.code == code and caught.value.message
 
 
 @pytest.mark.parametrize(("capabilities", "refused"), [
@@ -276,8 +274,7 @@ async def test_a_bounded_client_serves_files_in_the_sessions_folders_only(tmp_pa
                 outside / "file", inside / ".." / "inside-not" / "file", inside / "out" / "file",
                 inside / "out" / "new", inside / "a\0b", tmp_path / "new",
             ]  # fmt: skip
-        assert (outside / "file").read_text() == "here"
-        assert not (outside / "new").exists()
+        assert (outside / "file").read_text() == "here" and not (outside / "new").exists()
         for path in (inside / "file", more / "file", tmp_path / "in" / "file", inside / "made" / "new"):
             await agent.ask("fs/write_text_file", path=str(path), content="changed")
             assert (await agent.ask("fs/read_text_file", path=str(path)))["content"] == "changed"

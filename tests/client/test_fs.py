@@ -53,8 +53,7 @@ async def test_final_line_feed_is_no_line_and_a_missing_file_is_not_found(agent:
     assert await read(agent, tmp_path / "f", limit=2) == "a\nb\n"
     with pytest.raises(PeerError) as caught:
         await read(agent, tmp_path / "none")
-    assert caught.value.code == -32002
-    assert caught.value.data == {"uri": str(tmp_path / "none")}
+    assert caught.value.code == -32002 and caught.value.data == {"uri": str(tmp_path / "none")}
 
 
 @pytest.mark.parametrize("kind", ["folder", "binary"])

@@ -88,8 +88,7 @@ def test_the_file_is_for_its_owner_only(environ: dict[str, str]) -> None:
     place = store_key("default", "secret", environ)
     file = credentials_file(environ)
     assert place == str(file)
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600 and stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert [path.name for path in file.parent.iterdir()] == ["credentials.json"]
 
 

@@ -46,8 +46,7 @@ def failed(results: list[Result]) -> dict[str, str]:
 
 async def test_an_agent_without_faults_passes_everything() -> None:
     results = await run(forked(), small(), chosen(levels=LEVELS["all"]))
-    assert failed(results) == {}
-    assert [each.requirement.id for each in results if each.outcome == "not here"] == []
+    assert failed(results) == {} and [each.requirement.id for each in results if each.outcome == "not here"] == []
     assert len(results) == len(OWN)
 
 
@@ -98,8 +97,7 @@ async def test_an_agent_that_wants_a_login_fails_no_check_for_that() -> None:
 
 async def test_this_agent_keeps_all_of_it() -> None:
     results = await run([forked_command()], profile("acp-coder"), chosen(levels=LEVELS["all"]))
-    assert failed(results) == {}
-    assert [each.requirement.id for each in results if each.outcome == "not here"] == []
+    assert failed(results) == {} and [each.requirement.id for each in results if each.outcome == "not here"] == []
 
 
 def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -117,11 +115,9 @@ def test_the_command_tells_what_fails_and_writes_a_report(tmp_path: Path) -> Non
             "--only", "NEW-3", "--only", "NEW-1", "--profile", str(faulty), "--report", kind, report, "--", *SMALL
         )
         assert ended.returncode == 1, ended.stderr
-        assert "FAILED  NEW-3" in ended.stdout
-        assert "1 passed, 1 failed (1 MUST), 0 not here" in ended.stdout
+        assert "FAILED  NEW-3" in ended.stdout and "1 passed, 1 failed (1 MUST), 0 not here" in ended.stdout
     told = {each["id"]: each for each in json.loads((tmp_path / "json").read_text())["results"]}
-    assert told["NEW-1"]["outcome"] == "passed"
-    assert told["NEW-3"]["outcome"] == "failed"
+    assert told["NEW-1"]["outcome"] == "passed" and told["NEW-3"]["outcome"] == "failed"
     assert "was answered with a result, not an error" in told["NEW-3"]["why"]
     assert any('"session/new"' in line for line in told["NEW-3"]["wire"])
     suite = ElementTree.fromstring((tmp_path / "junit").read_text())

@@ -104,8 +104,7 @@ FOUND = [
 @table(("around", "secret", "kind"), FOUND)
 def test_assignments_headers_and_connection_strings_are_found(around: str, secret: str, kind: str):
     text, wanted = around.replace("…", secret), around.replace("…", f"[redacted: {kind}]")
-    assert PLAIN.redact(text) == wanted
-    assert PLAIN.redact(f"before\n  {text}\nafter") == f"before\n  {wanted}\nafter"
+    assert PLAIN.redact(text) == wanted and PLAIN.redact(f"before\n  {text}\nafter") == f"before\n  {wanted}\nafter"
     assert PLAIN.redact(wanted) == wanted
     stream = PLAIN.stream()
     assert "".join(stream.feed(char) for char in text) + stream.finish() == wanted
@@ -169,8 +168,7 @@ def replaced_lines(files: list[Path]) -> list[str]:
 
 def test_the_source_of_this_program_and_the_standard_library_stay_as_they_are():
     files = [*(ROOT / "acp_agent").rglob("*.py"), *(ROOT / "docs").glob("*.md"), *(ROOT / "acp_agent").rglob("*.md")]
-    assert len(files) > 100
-    assert replaced_lines(files) == []
+    assert len(files) > 100 and replaced_lines(files) == []
     files = [*STDLIB.glob("*.py"), *(STDLIB / "urllib").glob("*.py"), *(STDLIB / "http").glob("*.py")]
     files += [*(STDLIB / "email").glob("*.py"), *(STDLIB / "asyncio").glob("*.py"), *(STDLIB / "lib2to3").rglob("*.py")]
     assert len(files) > 200
@@ -251,15 +249,13 @@ def test_patterns_of_ones_own_count_and_bad_ones_are_named():
         redactor.redact("a corp-1234 b ID Xyz c")
         == "a [redacted: configured pattern] b [redacted: configured pattern] c"
     )
-    assert len(redactor.trouble) == 3
-    assert all(line.startswith("secrets.extra_patterns: ") for line in redactor.trouble)
+    assert len(redactor.trouble) == 3 and all(line.startswith("secrets.extra_patterns: ") for line in redactor.trouble)
 
 
 def test_redaction_can_be_switched_off_and_lets_odd_characters_through():
     redactor = Redactor(values=["abcdefgh1"], enabled=False)
     text = "abcdefgh1 " + TOKENS["GitHub token"][0]
-    assert redactor.redact(text) is text
-    assert redactor.value({"password": text})["password"] is text
+    assert redactor.redact(text) is text and redactor.value({"password": text})["password"] is text
     assert redactor.stream().feed(text) is text
     token = TOKENS["GitHub token"][0]
     text = f"\ud800 é 語 \udfff {token} \U0001f511"

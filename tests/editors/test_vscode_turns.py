@@ -157,8 +157,7 @@ async def test_a_reload_brings_the_session_back_with_its_calls_and_its_context(c
         assert (await window.decorations(), await window.gutter_marks(), await window.lenses()) == ([], 0, [])
         await chat.send("And now?")
         await answered(window, chat, "First answer.", "Second answer.")
-        assert prompts(model) == ["Read it", "And now?"]
-        assert "alpha" in results(model)[0]
+        assert prompts(model) == ["Read it", "And now?"] and "alpha" in results(model)[0]
 
 
 async def test_sessions_are_listed_opened_and_deleted(code, tmp_path):
@@ -212,8 +211,7 @@ async def test_a_form_of_the_agent_is_asked_field_by_field(code, tmp_path):
         assert "may be left empty" in title
         await window.answer("with a pool")
         await answered(window, chat, "Good.")
-        assert "The user answered: PostgreSQL" in results(model)[0]
-        assert "with a pool" in results(model)[0]
+        assert "The user answered: PostgreSQL" in results(model)[0] and "with a pool" in results(model)[0]
         await chat.send("Choose again")
         await window.quick_input()
         await window.page.keyboard.press("Escape")
@@ -266,8 +264,7 @@ async def test_files_the_selection_commands_and_pictures_go_with_a_prompt(code, 
         await window.page.keyboard.press("Enter")
         await answered(window, chat, "Read.")
         sent = prompts(model)[0]
-        assert sent.startswith("Compare @src/alpha.py with @")
-        assert "two\nthree\n" in sent and "four" not in sent
+        assert sent.startswith("Compare @src/alpha.py with @") and "two\nthree\n" in sent and "four" not in sent
         assert "alpha.py" in sent.partition("with @")[2]
 
         await chat.box.evaluate(PASTE % DOT)

@@ -65,11 +65,9 @@ async def test_what_commands_print_and_that_they_succeed(backend: str, tmp_path:
 
 async def test_what_bash_cannot_read_or_find_fails_with_its_message(on: Stage, tmp_path: Path) -> None:
     unclosed = await run(on.executor, "echo 'unclosed", on.folder)
-    assert unclosed.status.exit_code == 2
-    assert "matching" in unclosed.combined
+    assert unclosed.status.exit_code == 2 and "matching" in unclosed.combined
     unknown = await run(on.executor, "true\ntrue\nno-such-program-here", on.folder, state_file=tmp_path / "state")
-    assert unknown.status == ExitStatus(127)
-    assert "line 3:" in unknown.combined
+    assert unknown.status == ExitStatus(127) and "line 3:" in unknown.combined
     ended = await run(on.executor, "cat <<EOF\nx\nEOF", on.folder, state_file=tmp_path / "state")
     assert ended.combined == "x\n"
 
@@ -80,17 +78,14 @@ async def test_nothing_of_our_parent_reaches_a_command(backend: str, tmp_path: P
         async with stage(backend, tmp_path) as on:
             report = "grep -E 'SigBlk|SigIgn' /proc/self/status; ls /proc/self/fd; trap"
             told = await run(on.executor, report, on.folder)
-            assert signal_masks(told.stdout) == [0, 0]
-            assert told.stdout.split()[4:] == ["0", "1", "2", "3"]
+            assert signal_masks(told.stdout) == [0, 0] and told.stdout.split()[4:] == ["0", "1", "2", "3"]
             ended = await run(on.executor, "kill -s INT 0; echo survived", on.folder)
             assert ended.status in (ExitStatus(None, "SIGINT"), ExitStatus(130)) and not ended.stdout
 
 
 async def test_big_output_is_bounded_and_marked(on: Stage) -> None:
     ended = await run(on.executor, "seq 1 100000", on.folder, output_limit=10_000)
-    assert ended.truncated
-    assert len(ended.stdout) < 11_000
-    assert ended.stdout.endswith("\n100000\n")
+    assert ended.truncated and len(ended.stdout) < 11_000 and ended.stdout.endswith("\n100000\n")
     assert ended.status == ExitStatus(0)
 
 
@@ -133,8 +128,7 @@ async def test_kill_ends_the_command_keeps_its_output_and_changes_nothing_after_
     process = await on.executor.run(Command("echo x", on.folder))
     status = await process.wait()
     await process.kill()
-    assert await process.wait() == status == ExitStatus(0)
-    assert process.combined == "x\n"
+    assert await process.wait() == status == ExitStatus(0) and process.combined == "x\n"
     await process.close()
 
 

@@ -53,16 +53,13 @@ async def test_a_command_may_clean_up_when_it_is_killed(on: Stage) -> None:
 @pytest.mark.parametrize(("name", "number"), [("SIGKILL", 9), ("SIGSEGV", 11), ("SIGRTMIN+3", 37)])
 async def test_a_signal_has_a_name(on: Stage, name: str, number: int) -> None:
     ended = await run(on.executor, f"kill -{number} $$", on.folder)
-    assert ended.status.exit_code is None
-    assert ended.status.signal == (name if name != "SIGRTMIN+3" else "signal 37")
+    assert ended.status.exit_code is None and ended.status.signal == (name if name != "SIGRTMIN+3" else "signal 37")
 
 
 async def test_the_middle_of_big_output_is_left_out(on: Stage) -> None:
     ended = await run(on.executor, "seq 1 100000; seq 1 100000 >&2", on.folder, output_limit=2_000)
     for text in (ended.stdout, ended.stderr, ended.combined):
-        assert text.startswith("1\n2\n")
-        assert text.endswith("\n100000\n")
-        assert "characters omitted" in text
+        assert text.startswith("1\n2\n") and text.endswith("\n100000\n") and "characters omitted" in text
         assert len(text) < 2_200
     assert ended.truncated
 
@@ -78,8 +75,7 @@ async def test_the_agents_own_keys_are_hidden_from_commands(tmp_path: Path) -> N
 
 def test_the_environment_of_commands_turns_pagers_off() -> None:
     environment = shell_environment({"PAGER": "less", "X": "1"})
-    assert environment["PAGER"] == "cat"
-    assert environment["X"] == "1"
+    assert environment["PAGER"] == "cat" and environment["X"] == "1"
 
 
 async def test_closing_one_process_leaves_the_others_running(on: Stage) -> None:
@@ -88,8 +84,7 @@ async def test_closing_one_process_leaves_the_others_running(on: Stage) -> None:
     await first.kill()
     await first.close()
     (on.folder / "go").touch()
-    assert await second.wait() == ExitStatus(0)
-    assert second.stdout == "done\n"
+    assert await second.wait() == ExitStatus(0) and second.stdout == "done\n"
     await second.close()
 
 

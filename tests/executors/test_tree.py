@@ -105,8 +105,7 @@ async def test_nothing_is_replaced_unless_told(on: Stage, operation: str) -> Non
     before = picture(on.folder / "d")
     await run(on.folder / "f", on.folder / "g", overwrite=True, max_entries=MOST)
     await run(on.folder / "d", on.folder / "e", overwrite=True, max_entries=MOST)
-    assert (on.folder / "g").read_text() == "f"
-    assert picture(on.folder / "e") == before
+    assert (on.folder / "g").read_text() == "f" and picture(on.folder / "e") == before
     left = {"move": {"g", "e"}, "copy": {"f", "g", "d", "e"}}[operation]
     assert set(os.listdir(on.folder)) == left
 
@@ -288,8 +287,7 @@ def test_a_move_to_another_file_system_is_a_copy_and_a_removal(far: Path, tmp_pa
     assert tree.move(tmp_path / "d", far / "x" / "e", False, MOST, no_check) == PLANTED
     assert tree.move(tmp_path / "f", far / "f", False, MOST, no_check) == Tally(1, 0, 0, 1)
     assert picture(far / "x" / "e") == before
-    assert not (tmp_path / "d").exists()
-    assert not (tmp_path / "f").exists()
+    assert not (tmp_path / "d").exists() and not (tmp_path / "f").exists()
     plant(tmp_path / "d")
     with pytest.raises(ExecutorError, match="exists already"):
         tree.move(tmp_path / "d", far / "x" / "e", False, MOST, no_check)
@@ -326,8 +324,7 @@ def test_what_is_written_during_a_far_move_stays(far: Path, tmp_path: Path, monk
     monkeypatch.setattr(os, "listdir", lambda of, real=os.listdir: sorted(real(of)))
     with pytest.raises(ExecutorError, match="changed while"):
         tree.move(tmp_path / "d", far / "e", False, MOST, no_check)
-    assert (tmp_path / "d" / "a.txt").read_text() == "typed by a user"
-    assert (tmp_path / "d" / "new").read_text() == "new"
+    assert (tmp_path / "d" / "a.txt").read_text() == "typed by a user" and (tmp_path / "d" / "new").read_text() == "new"
     assert not (tmp_path / "d" / "sub").exists()
     assert (far / "e" / "a.txt").read_text() == "aaa"
 
@@ -345,8 +342,7 @@ def test_what_appears_at_the_destination_meanwhile_is_not_replaced(tmp_path: Pat
         (tmp_path / "g").unlink(missing_ok=True)
         with pytest.raises(ExecutorError, match="exists already"):
             operation(tmp_path / "f", tmp_path / "g", False, MOST, no_check)
-        assert (tmp_path / "f").read_text() == "mine"
-        assert (tmp_path / "g").read_text() == "theirs"
+        assert (tmp_path / "f").read_text() == "mine" and (tmp_path / "g").read_text() == "theirs"
         assert len(os.listdir(tmp_path)) == 2
 
 
@@ -365,8 +361,7 @@ def test_two_names_of_one_file_and_a_link_are_replaced_themselves(tmp_path: Path
     (tmp_path / "f").write_text("new")
     (tmp_path / "link").symlink_to("target")
     tree.copy(tmp_path / "f", tmp_path / "link", True, MOST, no_check)
-    assert not (tmp_path / "link").is_symlink()
-    assert (tmp_path / "target").read_text() == "precious"
+    assert not (tmp_path / "link").is_symlink() and (tmp_path / "target").read_text() == "precious"
 
 
 def test_the_rights_of_a_stranger_are_not_lent_by_a_copy(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
@@ -445,8 +440,7 @@ def test_what_was_not_judged_stays_and_nothing_is_half_done(operation: str, tmp_
             tree.move(source, to, operation == "replaced", MOST, no_check, None, judged)
     after = picture(tmp_path)
     assert planted
-    assert after.pop(str(planted[0].relative_to(tmp_path)))
-    assert after == before
+    assert after.pop(str(planted[0].relative_to(tmp_path))) and after == before
 
 
 @pytest.mark.parametrize("kind", ["link", "folder"])

@@ -50,8 +50,7 @@ def fold(*chunks: Any) -> list[llm.ModelEvent]:
     for chunk in chunks:
         events += answer.feed(chunk if isinstance(chunk, bytes) else json.dumps(chunk).encode())
     events += answer.feed(b"[DONE]")
-    assert answer.done
-    assert answer.ended
+    assert answer.done and answer.ended
     return events + answer.finish()
 
 
@@ -124,8 +123,7 @@ def test_tool_calls(chunks: list[Any], expected: list[tuple[str, str]]) -> None:
     events = fold(*chunks)
     assert shown(events) == expected
     ids = [use.id for use in calls(events)]
-    assert all(ids)
-    assert len(set(ids)) == len(ids)
+    assert all(ids) and len(set(ids)) == len(ids)
     assert events[-1] == llm.Finished("tool_calls" if expected else "stop")
 
 
@@ -133,8 +131,7 @@ def test_tool_calls(chunks: list[Any], expected: list[tuple[str, str]]) -> None:
 def test_ids_are_made_up_where_missing_and_kept_where_unique(given: tuple[str | None, str | None]) -> None:
     made = [call("a", "{}", index=number, **({} if id_ is None else {"id": id_})) for number, id_ in enumerate(given)]
     ids = [use.id for use in calls(fold(called(*made)))]
-    assert len(set(ids)) == 2
-    assert all(ids)
+    assert len(set(ids)) == 2 and all(ids)
     assert given[0] not in ("same",) or ids[0] == "same"
 
 
@@ -328,8 +325,7 @@ async def test_tool_calls_in_every_shape_over_a_socket() -> None:
         events = await collect(provider)
     assert shown(events) == [("a", '{"n":1}'), ("b", '{"n":2}'), ("c", '{"n":3}')]
     assert "".join(thoughts(events)) == "hm"
-    assert texts(events) == ["Looking."]
-    assert events[-1] == llm.Finished("tool_calls")
+    assert texts(events) == ["Looking."] and events[-1] == llm.Finished("tool_calls")
 
 
 # --- what servers refuse, and what is learnt from it -------------------------------------------------------------
@@ -489,8 +485,7 @@ def test_what_gemini_signs_a_call_with_goes_back_to_it_alone() -> None:
 def test_openai_itself_gets_its_own_field_names() -> None:
     settings = llm.ModelSettings("m", max_output_tokens=9, cache_key="k")
     sent = body((USER,), Dialect(openai=True), settings)
-    assert (sent["max_completion_tokens"], sent["prompt_cache_key"]) == (9, "k")
-    assert "max_tokens" not in sent
+    assert (sent["max_completion_tokens"], sent["prompt_cache_key"]) == (9, "k") and "max_tokens" not in sent
 
 
 @pytest.mark.parametrize(("arguments", "sent"), [

@@ -73,10 +73,8 @@ def test_characters_may_come_alone_text_is_not_held_back_and_ids_are_unique():
         assert "".join(one.text for one in out if isinstance(one, llm.TextDelta)) == said
         assert len([one for one in out if isinstance(one, llm.ToolUse)]) == len(calls)
     reader = FenceReader(NAMES)
-    assert reader.feed("Hel") == [llm.TextDelta("Hel")]
-    assert reader.feed("lo") == [llm.TextDelta("lo")]
-    assert reader.feed("\n`") == [llm.TextDelta("\n")]
-    assert reader.feed("x` is") == [llm.TextDelta("`x` is")]
+    assert reader.feed("Hel") == [llm.TextDelta("Hel")] and reader.feed("lo") == [llm.TextDelta("lo")]
+    assert reader.feed("\n`") == [llm.TextDelta("\n")] and reader.feed("x` is") == [llm.TextDelta("`x` is")]
     reader = FenceReader(NAMES)
     calls = [one for one in reader.feed("```bash\nls\n```\n" * 50) if isinstance(one, llm.ToolUse)]
     assert len({call.id for call in calls}) == 50
@@ -159,8 +157,7 @@ def test_the_catalogue_names_each_tool_and_only_the_blocks_that_work():
     text = catalogue(TOOLS)
     assert all(f"## {name}" in text for name in NAMES)
     assert "```scrape" in text
-    assert "```scrape" not in catalogue(TOOLS[2:])
-    assert "```bash" not in catalogue(TOOLS[2:])
+    assert "```scrape" not in catalogue(TOOLS[2:]) and "```bash" not in catalogue(TOOLS[2:])
     assert catalogue([]) == ""
 
 
@@ -177,8 +174,7 @@ async def asked(answer, mode="fenced"):
 
 async def test_fenced_sends_no_tools_and_reads_calls_from_the_text():
     events, _, body = await asked(Answer(text=("Look:\n```ba", "sh\nls\n`", "``\n")))
-    assert "tools" not in body
-    assert body["messages"][0]["content"].startswith("You are.\n\n<tools>")
+    assert "tools" not in body and body["messages"][0]["content"].startswith("You are.\n\n<tools>")
     (call,) = [event for event in events if isinstance(event, llm.ToolUse)]
     assert (call.name, call.arguments) == ("bash", '{"command": "ls"}')
     assert events[-1] == llm.Finished("tool_calls")

@@ -93,8 +93,7 @@ async def test_a_whole_request() -> None:
     async with connected("messages", ["ok"]) as (provider, model):
         await collect(provider, messages, (TOOL, TOOL), asked)
         request = model.requests[0]
-    assert request.path == "/v1/messages"
-    assert request.headers["anthropic-version"] == "2023-06-01"
+    assert request.path == "/v1/messages" and request.headers["anthropic-version"] == "2023-06-01"
     tool = {"name": "read", "description": "Reads a file.", "input_schema": TOOL.parameters}
     source = {"type": "base64", "media_type": "application/pdf", "data": "JVBE"}
     assert request.body == {
@@ -149,8 +148,7 @@ def test_thinking_is_asked_for_as_the_model_takes_it(model: str, level: Any, fie
 ])  # fmt: skip
 def test_thoughts_go_back_if_the_model_thinks(message: llm.AssistantMessage, asked: llm.ModelSettings, kept: bool):
     body = encode([USER, message, RESULT], asked)
-    assert ("thinking" in blocks(body, 1)) is kept
-    assert refusal(body, HEADERS) is None
+    assert ("thinking" in blocks(body, 1)) is kept and refusal(body, HEADERS) is None
 
 
 def test_thoughts_stand_where_they_came() -> None:
@@ -165,8 +163,7 @@ def test_thoughts_stand_where_they_came() -> None:
 
 def test_no_budget_is_set_in_a_turn_without_a_thought_and_a_history_begins_with_the_user() -> None:
     body = encode([USER, called(), RESULT], BUDGETED)
-    assert "thinking" not in body
-    assert refusal(body, HEADERS) is None
+    assert "thinking" not in body and refusal(body, HEADERS) is None
     later = encode([USER, called(), RESULT, llm.AssistantMessage("Done."), USER], BUDGETED)
     assert later["thinking"]["type"] == "enabled"
     body = encode([llm.AssistantMessage("Hello."), USER])
@@ -460,6 +457,5 @@ def test_the_fakes_cache_looks_twenty_blocks_back() -> None:
         return cache.count({"model": "m", **said(*content)})
 
     cache = PromptCache()
-    assert ask(cache, 5)[1] == 0
-    assert ask(cache, 24)[1] > 0
+    assert ask(cache, 5)[1] == 0 and ask(cache, 24)[1] > 0
     assert ask(cache, 45)[1] == 0, "too far from the last one"

@@ -69,8 +69,7 @@ class Attempts:
 
 async def test_waits_grow_until_an_attempt_succeeds_the_last_fails_or_an_event_has_come() -> None:
     attempts = Attempts("server", "network", "rate_limit")
-    assert await attempts.run() == [Finished("stop")]
-    assert attempts.slept == [0.5, 1.0, 2.0]
+    assert await attempts.run() == [Finished("stop")] and attempts.slept == [0.5, 1.0, 2.0]
     attempts = Attempts(*["server"] * 4)
     with pytest.raises(ProviderError, match="failure 4"):
         await attempts.run()

@@ -25,8 +25,7 @@ async def test_only_new_errors_are_told_however_the_server_gives_diagnostics(tmp
     async with running(tmp_path, raw(*faults)) as kit:
         old = "ERROR old\nfine\n"
         found = await edit(kit, old, "inserted\nERROR old\nfine\nERROR first\nWARNING w\nERROR second\n")
-        assert messages(found.errors) == [("a.raw", "first"), ("a.raw", "second")]
-        assert found.waiting == ()
+        assert messages(found.errors) == [("a.raw", "first"), ("a.raw", "second")] and found.waiting == ()
         again = await edit(kit, "ERROR old\n", "ERROR old\nmore\n")
         assert (again.errors, again.waiting) == ((), ())
 
@@ -36,8 +35,7 @@ async def test_the_server_hears_of_a_file_that_was_saved_and_not_of_an_edit_that
         before = kit.write("a.raw", "fine\n")
         found = await kit.servers.new_errors(before, Document(before.path, "ERROR unsaved\n"))
         assert messages(found.errors) == [("a.raw", "unsaved")]
-        assert not kit.heard("textDocument/didSave")
-        assert not kit.heard("workspace/didChangeWatchedFiles")
+        assert not kit.heard("textDocument/didSave") and not kit.heard("workspace/didChangeWatchedFiles")
         found = await kit.servers.new_errors(None, kit.write("new.raw", "ERROR one\n"))
         assert messages(found.errors) == [("new.raw", "one")], "all errors of a new file are new"
         (event,) = await kit.hears("workspace/didChangeWatchedFiles")
@@ -64,8 +62,7 @@ async def test_a_file_that_was_watched_is_not_opened_again(tmp_path: Path):
         await kit.hears("textDocument/didOpen")
         found = await edit(kit, before.text, "ERROR old\nERROR new\n")
         assert messages(found.errors) == [("a.raw", "new")]
-        assert len(kit.heard("textDocument/didOpen")) == 1
-        assert len(kit.heard("textDocument/didChange")) == 1
+        assert len(kit.heard("textDocument/didOpen")) == 1 and len(kit.heard("textDocument/didChange")) == 1
 
 
 async def test_a_server_that_says_nothing_is_named_and_the_edit_goes_on(tmp_path: Path):
@@ -102,8 +99,7 @@ async def test_a_server_that_says_nothing_of_clean_files_is_heard_when_there_is_
 
 async def test_no_server_is_started_by_an_edit_where_errors_are_not_asked_for(tmp_path: Path):
     async with running(tmp_path, raw(edit_wait=0)) as kit:
-        assert (await edit(kit, "one\n", "ERROR two\n")).errors == ()
-        assert not kit.launches
+        assert (await edit(kit, "one\n", "ERROR two\n")).errors == () and not kit.launches
         document = kit.write("a.raw", "one\n")
         await kit.servers.diagnostics([document])
         assert (await edit(kit, "one\n", "ERROR two\n")).errors == ()
@@ -154,8 +150,7 @@ async def test_a_server_that_cannot_be_used_is_an_error_in_words(tmp_path: Path,
             await kit.state("failed")  # A flood comes with answers among it.
             await kit.servers.diagnostics([document])
         assert words in str(caught.value)
-        assert (await edit(kit, "fine\n", "ERROR x\n")).errors == ()
-        assert len(kit.told) == 1
+        assert (await edit(kit, "fine\n", "ERROR x\n")).errors == () and len(kit.told) == 1
 
 
 async def test_a_server_that_never_becomes_ready_is_waited_for_as_configured(tmp_path: Path):
@@ -170,8 +165,7 @@ async def test_a_program_that_is_not_there_is_an_error_that_names_it(tmp_path: P
     async with running(tmp_path, config) as kit:
         config.servers["raw"].command[0] = "no-such-server"
     async with running(tmp_path, config) as kit:
-        assert kit.servers.knows(tmp_path / "a.raw")
-        assert not kit.servers.knows(tmp_path / "a.unknown")
+        assert kit.servers.knows(tmp_path / "a.raw") and not kit.servers.knows(tmp_path / "a.unknown")
         with pytest.raises(
             LspError, match=r"no language server for files like a.raw is installed; looked for: no-such-"
         ):
@@ -188,10 +182,8 @@ async def test_strange_messages_break_nothing(tmp_path: Path):
         hover = await kit.servers.hover(Document(tmp_path / "a.raw", "ERROR new\n"), START)
         assert hover is not None
         answers = {str(each["id"]): each for each in kit.heard() if "method" not in each}
-        assert answers["1"]["error"]["code"] == -32601
-        assert answers["acp-coder-2"]["result"] == [{"level": 3}]
-        assert answers["3"]["result"]["applied"] is False
-        assert answers["4"]["result"] == []
+        assert answers["1"]["error"]["code"] == -32601 and answers["acp-coder-2"]["result"] == [{"level": 3}]
+        assert answers["3"]["result"]["applied"] is False and answers["4"]["result"] == []
 
 
 async def test_a_request_that_is_cancelled_is_cancelled_at_the_server_and_a_late_answer_is_nobodys(tmp_path: Path):
@@ -275,8 +267,7 @@ async def test_large_files_are_not_shown_and_servers_are_not_too_many(tmp_path: 
         large = kit.write("a.raw", "é" * 1001)
         with pytest.raises(LspError, match=r"more than 2000 bytes \(lsp.max_file_bytes\)"):
             await kit.servers.diagnostics([large])
-        assert (await kit.servers.new_errors(None, large)).errors == ()
-        assert not kit.launches
+        assert (await kit.servers.new_errors(None, large)).errors == () and not kit.launches
         await kit.servers.diagnostics([kit.write("a.raw", "é" * 1000)])
         kit.write("sub/here", "")
         with pytest.raises(LspError, match=r"1 language servers are already running \(lsp.max_servers\)"):

@@ -82,8 +82,7 @@ def test_what_is_kept_has_a_limit_which_errors_get_first() -> None:
     for lines in ([*FILLER, *errors, *FILLER, *(f"the parser {n}" for n in range(500))], [*FILLER, *apart]):
         for limit in (250, 1000, 4096):
             text = shorten("bash", lines, CompressionConfig(max_preserved_chars=limit))
-            assert text is not None
-            assert len(text) <= limit
+            assert text is not None and len(text) <= limit
             assert errors[0] in text and "the parser" not in text
     config = CompressionConfig(max_preserved_chars=400)
     text = shorten("bash", [*FILLER, *(f"the parser {n}" for n in range(500))], config)
@@ -96,12 +95,10 @@ def test_without_goals_or_errors_to_keep_the_strategy_counts_and_what_is_short_s
     lines = [*FILLER, "the parser is here", *FILLER]
     config = CompressionConfig(goal_aware=False)
     text = compressed("bash", sections_of("\n".join(lines)), GOAL, None, config)
-    assert text is not None
-    assert "parser" not in text
+    assert text is not None and "parser" not in text
     lines = [*FILLER, "error: it broke", *FILLER]
     text = shorten("bash", lines, CompressionConfig(preserve_errors=False))
-    assert text is not None
-    assert "it broke" not in text
+    assert text is not None and "it broke" not in text
     assert shorten("bash", ["the parser"] * 300) is None
 
 

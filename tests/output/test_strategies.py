@@ -104,8 +104,7 @@ def test_test_summary_without_a_summary_is_partial_and_of_anything_else_fallback
 def test_of_go_what_failed_and_its_coverage_stay_and_what_passed_goes():
     text = "=== RUN   TestA\n    a_test.go:5: looking at the first thing\n--- PASS: TestA (0.00s)\n=== RUN   TestB\n    b_test.go:7: before\n    b_test.go:8: got 1\n--- FAIL: TestB (0.00s)\nFAIL"
     lines, _ = kept(TestSummary(), text, failed=True)
-    assert "    b_test.go:7: before" in lines
-    assert "--- FAIL: TestB (0.00s)" in lines
+    assert "    b_test.go:7: before" in lines and "--- FAIL: TestB (0.00s)" in lines
     assert not any("a_test.go" in line for line in lines)
     plain = "\n".join(f"ok  \texample.org/p{n}\t0.{n:03d}s" for n in range(50)) + "\nok  \texample.org/c\t(cached)"
     assert kept(TestSummary(), plain)[0] == ["[... 51 lines of passing tests left out ...]"]
@@ -125,8 +124,7 @@ def test_group_by_rule_keeps_the_first_of_each_rule_and_the_places_of_all():
     assert kept(GroupByRule(), text)[0][1].startswith("[... 7 more of F401 left out, at src/a.py:2:1, ")
     described = "\n".join(f"a.x:{number} [style/indent] indented by a wrong number of blanks" for number in range(9))
     lines, _ = kept(GroupByRule(r"\[(?P<rule>[\w/]+)\]"), described)
-    assert len(lines) == 2
-    assert "8 more of style/indent left out" in lines[1]
+    assert len(lines) == 2 and "8 more of style/indent left out" in lines[1]
 
 
 def test_group_by_rule_never_groups_errors_that_say_different_things():
@@ -164,12 +162,10 @@ def test_git_diff_keeps_all_headers_and_says_what_it_cut_of_hunks_alone():
     headers = [line for line in text.split("\n") if line.startswith(("diff", "index", "--- a", "+++ b", "@@"))]
     assert [line for line in lines if line in headers] == headers
     assert sum(line.startswith("+--- error") for line in lines) == 85
-    assert "[... 560 lines of large.py left out ...]" in lines
-    assert "[... 5960 lines of huge.py left out ...]" in lines
+    assert "[... 560 lines of large.py left out ...]" in lines and "[... 5960 lines of huge.py left out ...]" in lines
     assert confidence == "Partial"
     assert kept(GitDiff(), diff_of("a", 495)) == (diff_of("a", 495).split("\n"), "Full")
-    assert len(kept(GitDiff(), diff_of("a", 496))[0]) == 501
-    assert kept(GitDiff(), numbered(501))[1] == "Fallback"
+    assert len(kept(GitDiff(), diff_of("a", 496))[0]) == 501 and kept(GitDiff(), numbered(501))[1] == "Fallback"
     text = diff_of("a", 600) + "\nerror: the diff broke off"
     assert "error: the diff broke off" in kept(GitDiff(20), text)[0]
 
@@ -242,8 +238,7 @@ def test_rows_of_what_is_not_ready_stay_without_a_head_and_lines_after_a_table_a
     rows = [f"pod-{n:04d}   1/1     Running   0   {n}d" for n in range(300)]
     rows[170], rows[171] = "pod-bad1   0/1     Pending   0    5d", "dep-bad2   2/10    3         2    4d13h"
     lines, _ = kept(Truncate(200, 100, 40), "\n".join(rows))
-    assert [line for line in lines if "bad" in line] == rows[170:172]
-    assert len(lines) == 144
+    assert [line for line in lines if "bad" in line] == rows[170:172] and len(lines) == 144
     after = [f"line number {n} of something else" for n in range(50)]
     lines, _ = kept(StripNoise(("^line",)), "\n".join([PODS[0], PODS[1], UNREADY[170], *after]))
     assert lines == [PODS[0], PODS[1], UNREADY[170], "[... 50 lines of noise left out ...]"]
@@ -261,8 +256,7 @@ def test_rows_of_what_is_not_ready_stay_without_a_head_and_lines_after_a_table_a
 def test_rows_of_other_tables_are_judged_by_their_columns(head, well, unwell):
     rows = [head, *(well.format(n % 10) for n in range(60)), unwell, *(well.format(n % 10) for n in range(60))]
     lines, _ = kept(Truncate(50, 5, 5), "\n".join(rows))
-    assert unwell in lines
-    assert len(lines) == 13
+    assert unwell in lines and len(lines) == 13
 
 
 def test_what_is_not_longer_than_its_mark_stays():

@@ -92,5 +92,4 @@ def test_too_long_line_gives_one_error_and_what_follows_is_read(excess: int, ste
 @given(json_values)
 def test_what_one_peer_writes_the_other_reads(value: Any) -> None:
     (event,) = Peer().receive(Peer().notify("m", value))
-    assert isinstance(event, NotificationReceived)
-    assert event.params == value
+    assert isinstance(event, NotificationReceived) and event.params == value

@@ -66,8 +66,7 @@ WRONG: list[tuple[str, object, str]] = [
 def test_the_message_names_the_place_and_what_was_expected(method: str, params: object, problem: str) -> None:
     with pytest.raises(InvalidParams) as caught:
         decode_params(method, params, "agent")
-    assert caught.value.code == -32602
-    assert caught.value.message == f"Invalid params: {problem}"
+    assert caught.value.code == -32602 and caught.value.message == f"Invalid params: {problem}"
 
 
 @pytest.mark.parametrize(("params", "problem"), [
@@ -173,8 +172,7 @@ def test_wrong_items_kinds_and_options_are_skipped() -> None:
         sessionUpdate="tool_call", toolCallId="t", title="T", kind="dance", status=None,
         content=[{"type": "content", "content": TEXT}, {"type": "hologram"}], locations=[{"path": "/a", "line": -1}],
     )  # fmt: skip
-    assert call.kind is UNSET
-    assert call.status is UNSET
+    assert call.kind is UNSET and call.status is UNSET
     assert call.content == [acp.Content(content=acp.TextContent(text="t"))]
     assert call.locations == [acp.ToolCallLocation(path="/a")]
     assert update(sessionUpdate="tool_call_update", toolCallId="t", kind="dance").kind is UNSET

@@ -97,8 +97,7 @@ def sample_struct(struct: type[AcpObject], full: bool) -> AcpObject:
 
 
 def test_every_method_has_messages_and_every_object_a_struct() -> None:
-    assert set(MESSAGES["agent"]) == set(AGENT_METHODS)
-    assert set(MESSAGES["client"]) == set(CLIENT_METHODS)
+    assert set(MESSAGES["agent"]) == set(AGENT_METHODS) and set(MESSAGES["client"]) == set(CLIENT_METHODS)
     methods = {schema["x-method"] for schema in DEFS.values() if "x-method" in schema}
     assert methods == {*AGENT_METHODS, *CLIENT_METHODS, *PROTOCOL_METHODS}
     envelopes = {"AgentRequest", "AgentNotification", "ClientRequest", "ClientNotification"}
@@ -171,5 +170,4 @@ def test_absent_null_and_given_stay_apart_in_patches() -> None:
         {"sessionId": "s", "update": {"sessionUpdate": "session_info_update", "title": None}},
         "client",
     ).update
-    assert read.title is None
-    assert read.updated_at is msgspec.UNSET
+    assert read.title is None and read.updated_at is msgspec.UNSET

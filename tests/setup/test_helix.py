@@ -39,8 +39,7 @@ def languages(text: str) -> dict[str, list[object]]:
 def test_an_empty_file_gets_the_server_behind_those_that_helix_has():
     text = add("", SERVER, servers_of, "languages.toml")
     assert tomllib.loads(text)["language-server"]["acp-coder"] == SERVER
-    assert languages(text)["rust"] == ["rust-analyzer", "acp-coder"]
-    assert languages(text).keys() == known().keys()
+    assert languages(text)["rust"] == ["rust-analyzer", "acp-coder"] and languages(text).keys() == known().keys()
     assert remove(text, "languages.toml").strip() == ""
 
 

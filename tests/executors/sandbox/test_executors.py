@@ -60,12 +60,10 @@ async def test_a_command_is_confined(backend: str, tmp_path: Path) -> None:
     script = f"cat {tmp_path}/outside; echo x >{tmp_path}/made; echo y >inside; cat inside; exit 7"
     async with confined_stage(backend, tmp_path) as on:
         ended = await run(on.executor, script, on.folder)
-        assert ended.status.exit_code == 7
-        assert ended.stdout.splitlines()[-1] == "y"
+        assert ended.status.exit_code == 7 and ended.stdout.splitlines()[-1] == "y"
         assert "secret" not in ended.combined and "No such file" in ended.combined
         assert not (tmp_path / "made").exists()
-        assert (on.folder / "inside").read_text() == "y\n"
-        assert [path.name for path in on.folder.iterdir()] == ["inside"]
+        assert (on.folder / "inside").read_text() == "y\n" and [path.name for path in on.folder.iterdir()] == ["inside"]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -73,8 +71,7 @@ async def test_the_sandbox_leaves_signals_and_descriptors_as_it_finds_them(backe
     script = "grep -E 'SigBlk|SigIgn' /proc/self/status; ls /proc/self/fd"
     async with confined_stage(backend, tmp_path) as on:
         ended = await run(on.executor, script, on.folder)
-        assert signal_masks(ended.stdout) == [0, 0]
-        assert ended.stdout.split()[4:] == ["0", "1", "2", "3"]
+        assert signal_masks(ended.stdout) == [0, 0] and ended.stdout.split()[4:] == ["0", "1", "2", "3"]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -120,8 +117,7 @@ async def test_the_editors_environment_and_descriptors_stay_outside(tmp_path: Pa
         finally:
             del os.environ["SECRET_OF_THE_EDITOR"]
         assert "SECRET_OF_THE_EDITOR" not in on.executor.environment(Command("x", on.folder))
-        assert "SECRET_OF_THE_EDITOR" not in ended.stdout
-        assert "GIT_TERMINAL_PROMPT=0" in ended.stdout
+        assert "SECRET_OF_THE_EDITOR" not in ended.stdout and "GIT_TERMINAL_PROMPT=0" in ended.stdout
         assert "\n0 1 2 3 " in ended.stdout
 
 
@@ -171,8 +167,7 @@ async def test_a_terminal_that_was_refused_leaves_nothing_behind(tmp_path: Path)
     refusal = {"terminal/create": AnswersError(-32603, "no")}
     async with confined_stage("editor", tmp_path, misbehave=refusal) as on:
         assert (await run(on.executor, "echo x", on.folder)).stdout == "x\n"  # here instead, confined as well
-        assert list(on.folder.iterdir()) == []
-        assert list(on.scripts.iterdir()) == []
+        assert list(on.folder.iterdir()) == [] and list(on.scripts.iterdir()) == []
 
 
 async def test_no_descriptor_is_left_open(tmp_path: Path) -> None:

@@ -66,8 +66,7 @@ def test_folders_are_written_read_protected_and_hidden_in_that_order() -> None:
 @pytest.mark.parametrize("network", ["all", "none"])
 def test_the_network_is_as_the_policy_says(network: Literal["all", "none"]) -> None:
     text = profile(SandboxPolicy(writable=(), network=network), None)
-    assert ("(allow network*" in text) is (network == "all")
-    assert "unix-socket" not in text
+    assert ("(allow network*" in text) is (network == "all") and "unix-socket" not in text
     assert "unix-socket" in profile(SandboxPolicy(writable=(), unix_sockets=True), None)
 
 
@@ -82,8 +81,7 @@ def test_a_path_cannot_end_its_quotes() -> None:
 
 def test_the_profile_goes_with_the_command(tmp_path: Path) -> None:
     confined = Seatbelt().confine(Invocation(("bash", "-c", "x"), tmp_path, {"A": "b"}), POLICY, tmp_path)
-    assert confined.argv[:2] == ("/usr/bin/sandbox-exec", "-f")
-    assert confined.argv[3:] == ("bash", "-c", "x")
+    assert confined.argv[:2] == ("/usr/bin/sandbox-exec", "-f") and confined.argv[3:] == ("bash", "-c", "x")
     file = Path(confined.argv[2])
     assert file.read_text() == profile(POLICY, tmp_path)
     confined.close()

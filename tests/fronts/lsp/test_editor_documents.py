@@ -92,8 +92,7 @@ async def test_a_write_is_an_edit_of_what_differs_in_the_form_that_the_editor_ta
             edits: Any = (sent.edit.changes or {})[buffer.uri]
         else:
             (change,) = sent.edit.document_changes or ()
-            assert isinstance(change, types.TextDocumentEdit)
-            assert change.text_document.version == 1
+            assert isinstance(change, types.TextDocumentEdit) and change.text_document.version == 1
             edits = change.edits
         assert [(edit.range.start.line, edit.range.end.line) for edit in edits] == [(3, 4)]
         assert buffer.text == HARD.replace("d = 1", f"d = '{ZWJ}'\ne = 2")

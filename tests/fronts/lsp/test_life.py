@@ -48,8 +48,7 @@ async def test_nothing_is_left_when_the_editor_goes(tmp_path: Path, how: str):
     script = [Answer(tool_calls=(Call("bash", {"command": f"echo $$ >> {pids}; exec sleep 1000"}),))]
     async with lsp(tmp_path, script, ACP_CODER_MODE="auto", process=True) as (editor, _):
         server = editor._server
-        assert server is not None
-        assert children(server.pid) == []
+        assert server is not None and children(server.pid) == []
         await editor.execute("acpCoder.prompt", "sleep")
         with anyio.fail_after(SECONDS):
             while not pids.exists() or not pids.read_text().strip():

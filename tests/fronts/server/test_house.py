@@ -278,8 +278,7 @@ async def test_who_reads_slowly_holds_nobody_up_and_misses_nothing(tmp_path: Pat
         assert (await main.prompt("go")).stop_reason == "end_turn"
         gate.set()
         await slow.wait_for(lambda update: "line 249 " in str(update))
-        assert slow.text() == main.text()
-        assert places(slow, session) == sorted(set(places(slow, session)))
+        assert slow.text() == main.text() and places(slow, session) == sorted(set(places(slow, session)))
 
 
 async def test_a_question_rejected_elsewhere_is_rejected(tmp_path: Path) -> None:

@@ -470,9 +470,7 @@ def test_what_a_revoked_token_opens_is_known_at_once(tmp_path: Path) -> None:
     found = identities.find(token)
     assert found is not None and found.name == "one"
     Identities(tmp_path / "tokens.json").revoke("one")
-    assert identities.find(token) is None
-    assert identities.find(kept) is not None
-    assert identities.find("") is None
+    assert identities.find(token) is None and identities.find(kept) is not None and identities.find("") is None
 
 
 async def test_what_the_server_counts_is_told_to_prometheus_without_a_name(tmp_path: Path) -> None:
@@ -532,5 +530,4 @@ async def test_the_words_of_what_was_shown_are_found_again_by_who_may_see_it(tmp
             assert words in (await found(query, status=400))["error"]
         async with checking(headers={"Authorization": f"Bearer {place.token}"}) as web:
             rows = await paged(web, place, "/search?q=heron&limit=1")
-        assert [row["session"] for row in rows] == [ids[1], ids[0]]
-        assert "heron" in rows[0]["snippet"]
+        assert [row["session"] for row in rows] == [ids[1], ids[0]] and "heron" in rows[0]["snippet"]

@@ -75,16 +75,14 @@ async def test_commands_there_are_held_as_they_are_here(tmp_path: Path, config: 
         script = [bash("; ".join(tries)), bash("echo $FRUIT; pwd; touch here; touch /etc/made"), Answer(text="ok")]
         async with went(tmp_path, script, config=config, mode="auto", sandbox=True) as r:
             first, second = results(r)
-            assert "wrote" in first
-            assert "0\n" in first
+            assert "wrote" in first and "0\n" in first
             assert not [word for word in ("tangerine", "mandarin", "connected") if word in first]
             assert "papaya" in second and f"{there}/sub" in second
             assert "in a sandbox if that machine has one" in json.dumps(r.request(1)["messages"])
             assert "The command ran in a sandbox" in second and "There is no network." in second
             await r.editor.prompt("/place")
             assert "Sandbox there: bubblewrap" in r.editor.text()
-    assert (there / "inside").read_text() == "made\n"
-    assert (there / "sub" / "here").exists()
+    assert (there / "inside").read_text() == "made\n" and (there / "sub" / "here").exists()
     assert (tmp_path / "outside").read_text() == "tangerine"
     assert not list(there.rglob("post-commit"))
     assert {entry["sandbox"] for entry in audit(tmp_path) if entry.get("sandbox")} == {"host far: bubblewrap"}
@@ -124,8 +122,7 @@ async def test_a_program_in_a_terminal_there_is_confined(tmp_path: Path, config:
     kwargs: Any = {"config": config, "mode": "auto", "otherwise": allow_once, "sandbox": True}
     async with went(tmp_path, model(*script), **kwargs) as r:
         screen = result(r, 5)
-        assert "papaya xterm-256color" in screen and "got mango" in screen
-        assert "mandarin" not in screen
+        assert "papaya xterm-256color" in screen and "got mango" in screen and "mandarin" not in screen
     assert (there / "inside").exists()
     assert (tmp_path / "outside").read_text() == "tangerine"
     assert sorted(path.name for path in there.iterdir()) == [".env", "inside"]
@@ -197,8 +194,7 @@ async def test_below_the_root_of_a_repository_there_git_works(tmp_path: Path, th
         assert "made\ntwo\n" in said and "mandarin" not in said
         assert f"The git repository's root is {there}." in json.dumps(r.request(1)["messages"])
     assert git(there, "status", "--porcelain").split() == ["??", "inner/AGENTS.md", "??", "other/.env"]
-    assert not list(there.rglob("post-commit"))
-    assert "pager" not in (there / ".git/config").read_text()
+    assert not list(there.rglob("post-commit")) and "pager" not in (there / ".git/config").read_text()
 
 
 async def test_nonsense_about_sandboxes_runs_nothing(
@@ -233,8 +229,7 @@ async def test_the_agents_folders_there_are_out_of_reach_even_if_writable(tmp_pa
     script = [bash(tries), bash("ls /tmp/acp-coder-*/scripts/* /tmp/acp-coder-*/search.pyz"), Answer(text="ok")]
     async with went(tmp_path, script, config=settings, mode="auto", otherwise=allow_once, sandbox=True) as r:
         first, second = results(r)
-        assert "acp-coder-far-" in first and "end" in first
-        assert "wrote" not in first
+        assert "acp-coder-far-" in first and "end" in first and "wrote" not in first
         assert "[exit code 2]" in second
     assert not list(Path("/tmp").glob("acp-coder-*/evil"))
 

@@ -77,8 +77,7 @@ async def test_commands_and_files_are_there_and_everybody_is_told_so(
     command = "pwd; echo $FRUIT; cat .e*; touch made; ls / | grep -x work"
     hidden, reads = config + '[tools.files]\ndeny_read = [".env"]\n', tool("read", path=".env")
     async with worked_there(tmp_path, hidden, there, "in container web", command, reads) as (r, told):
-        assert "/app\npapaya\nKEY=banana\n" in told[0]
-        assert "deny_read" in told[5] and "banana" not in told[5]
+        assert "/app\npapaya\nKEY=banana\n" in told[0] and "deny_read" in told[5] and "banana" not in told[5]
         assert (there / "made").exists()
         await r.editor.prompt("/place")
         said = r.editor.text()

@@ -125,8 +125,7 @@ async def test_a_rename_that_is_rejected_or_cannot_be_made_changes_nothing(tmp_p
     async with on(tmp_path, rename, mode="code", permissions=[allow_once]) as r:
         (told,) = await run(r)
         assert "rename" in told.lower()
-        assert r.editor.permission_requests == []
-        assert (r.project / "main.py").read_text(encoding="utf-8") == MAIN
+        assert r.editor.permission_requests == [] and (r.project / "main.py").read_text(encoding="utf-8") == MAIN
 
 
 async def test_diagnostics_of_the_servers_by_the_tool_and_by_a_mention(tmp_path):

@@ -74,8 +74,7 @@ def test_compose_is_valid(tmp_path: Path) -> None:
         assert {name for name, _ in map(volume, service["volumes"]) if not name.startswith("./")} <= set(
             COMPOSE["volumes"]
         )
-        assert set(service["secrets"]) <= set(COMPOSE["secrets"])
-        assert service["healthcheck"]
+        assert set(service["secrets"]) <= set(COMPOSE["secrets"]) and service["healthcheck"]
 
 
 def volume(text: str) -> tuple[str, str]:
@@ -178,8 +177,7 @@ def test_every_option_and_every_variable_there_is_exists() -> None:
     for state, config in (
         (mounts["state"], f"{mounts['config']}/config.toml"), (composed["state"], composed["./config.toml"]),
     ):  # fmt: skip
-        assert Path(state_dir(image)).parent == Path(state)
-        assert config_file(image) == config
+        assert Path(state_dir(image)).parent == Path(state) and config_file(image) == config
     (token_file,) = [each.partition("=")[2] for each in AGENT["args"] if each.startswith("--token-file")]
     assert str(Path(token_file).parent) == mounts["tokens"]
 

@@ -59,8 +59,7 @@ async def test_new_folders_missing_files_and_a_folder_beside_the_project(file, t
         assert "none.txt does not exist" in missing
         assert "from beside" in other
         assert (talk.project / "new/deep/b.txt").read_text() == "äöü 🎈\n"
-        assert (talk.project / "other/empty.txt").read_text() == ""
-        assert not (talk.project / "none.txt").exists()
+        assert (talk.project / "other/empty.txt").read_text() == "" and not (talk.project / "none.txt").exists()
         states = [call.status for call in talk.editor.tool_calls().values()]
         assert states == ["failed", "completed", "completed", "completed"]
         clean(talk)
@@ -112,8 +111,7 @@ async def test_a_cancelled_command_is_killed_and_the_next_prompt_works(file, tmp
         talk.editor.cancel()
         assert (await turn.response()).stop_reason == "cancelled"
         await until_gone(int(pid))
-        assert (await talk.editor.prompt("again")).stop_reason == "end_turn"
-        assert "back" in talk.results(3)[-1]
+        assert (await talk.editor.prompt("again")).stop_reason == "end_turn" and "back" in talk.results(3)[-1]
         clean(talk)
 
 
@@ -127,10 +125,8 @@ async def test_what_is_rejected_is_not_done(file, tmp_path):
     script = [asks(READ, EDIT), asks(bash("touch made")), "done"]
     async with talking(file, tmp_path, script, otherwise=reject_once) as talk:
         (talk.project / "a.txt").write_text(TEXT)
-        assert (await talk.editor.prompt("go")).stop_reason == "end_turn"
-        assert len(talk.editor.permission_requests) == 2
-        assert (talk.project / "a.txt").read_text() == TEXT
-        assert not (talk.project / "made").exists()
+        assert (await talk.editor.prompt("go")).stop_reason == "end_turn" and len(talk.editor.permission_requests) == 2
+        assert (talk.project / "a.txt").read_text() == TEXT and not (talk.project / "made").exists()
         assert all("not allow" in result for result in talk.results(3)[1:])
         assert not talk.asked("fs/write_text_file") and not talk.asked("terminal/create")
         clean(talk)
@@ -168,8 +164,7 @@ async def test_a_mention_reaches_the_model_and_the_status_tells_what_the_client_
         status = talk.editor.text()
         plan = rendering_plan(talk.said.client_capabilities, talk.said.client_info)
         assert f"The editor ({talk.name}) offers: reading buffers" in status
-        assert ("writing buffers" in status) == plan.writes_files
-        assert ("terminals" in status) == plan.terminals
+        assert ("writing buffers" in status) == plan.writes_files and ("terminals" in status) == plan.terminals
         assert all(words in status for words in plan.corrected)
         assert len(talk.model.requests) == 1
         clean(talk)
@@ -191,6 +186,5 @@ async def test_a_session_goes_on_in_a_second_process(file, tmp_path):
         assert [(call.title, call.status) for call in again.values()] == [
             (call.title, call.status) for call in before.values()
         ]
-        assert (await talk.editor.prompt("what did you do?")).stop_reason == "end_turn"
-        assert len(talk.results(1)) == 2
+        assert (await talk.editor.prompt("what did you do?")).stop_reason == "end_turn" and len(talk.results(1)) == 2
         clean(talk)

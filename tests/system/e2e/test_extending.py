@@ -80,8 +80,7 @@ async def test_the_provider(tmp_path):
         more = {"ACP_CODER_CONFIG": str(tmp_path / "config.toml"), "MINE_KEY": "key-1", **none}
         assert "hello" in await prompt(tmp_path, "hi", "", **more)
         (request,) = model.requests
-        assert request.body["model"] == "large"
-        assert request.headers["authorization"] == "Bearer key-1"
+        assert request.body["model"] == "large" and request.headers["authorization"] == "Bearer key-1"
 
 
 async def test_the_place(tmp_path):
@@ -130,8 +129,7 @@ async def test_the_filter(tmp_path):
     async with FakeModel([call("bash", command="./build.sh"), "done"]) as model:
         await prompt(tmp_path, "go", model.base_url, "--mode", "auto")
         (said,) = results(model)
-        assert "built" in said
-        assert "compile" not in said
+        assert "built" in said and "compile" not in said
 
 
 async def test_the_front(tmp_path):
@@ -141,8 +139,7 @@ async def test_the_front(tmp_path):
         env = environ(tmp_path, model.base_url)
         env["PATH"] = f"{Path(COMMAND).parent}:{env['PATH']}"
         said = await run([sys.executable, str(tmp_path / "front.py"), "make it"], tmp_path / "project", env)
-    assert said.splitlines()[-1] == "end_turn"
-    assert "AgentMessageChunk: all done" in said
+    assert said.splitlines()[-1] == "end_turn" and "AgentMessageChunk: all done" in said
     assert (tmp_path / "project/made").exists()
 
 

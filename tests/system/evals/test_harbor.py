@@ -95,8 +95,7 @@ async def test_a_task_goes_from_red_to_green_in_a_bare_container(tmp_path):
     assert done["solved"], "\n---\n".join(results)
     assert "FAILED" in results[0] and "OK" in results[-2] and "pages.py:5:" in results[-1], results
     assert done["said"].endswith("Fixed: both tests pass.") and done["answer"]["stopReason"] == "end_turn"
-    assert done["chosen"] == "default/wanted-model"
-    assert {body["model"] for body in done["requests"]} == {"wanted-model"}
+    assert done["chosen"] == "default/wanted-model" and {body["model"] for body in done["requests"]} == {"wanted-model"}
     assert any("good" in tool["function"]["name"] for tool in done["requests"][-1]["tools"]), "the MCP server's tools"
     counts = done["answer"]["usage"]
     assert (counts["inputTokens"], counts["outputTokens"], counts["cachedReadTokens"]) == (5_000, 100, 3_000)

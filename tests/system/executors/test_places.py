@@ -101,8 +101,7 @@ async def test_a_container_of_ours_has_the_folders_the_user_and_nothing_else(tmp
         script = "id -u; grep CapEff /proc/self/status; ls /sys/class/net; [ -e ../other ] || echo new >made; pwd"
         ended = await run(executor, script, work)
         assert ended.stdout == f"{os.getuid()}\nCapEff:\t0000000000000000\nlo\n{work}\n"
-        assert (work / "made").read_text() == "new\n"
-        assert (work / "made").stat().st_uid == os.getuid()
+        assert (work / "made").read_text() == "new\n" and (work / "made").stat().st_uid == os.getuid()
         mine = [name for name in containers.names() if name.startswith("acp-coder-session-")]
         labels = [
             containers.podman("inspect", "--format", f'{{{{index .Config.Labels "{SESSION}"}}}}', name) for name in mine
@@ -127,8 +126,7 @@ async def test_what_is_hidden_is_empty_there_and_what_is_protected_cannot_be_wri
         script = "cat .env odd*; ls keys; echo x >.git/hooks/pre-commit || echo refused; echo y >file"
         ended = await run(executor, script, tmp_path)
         assert ended.stdout == "refused\n"
-        assert list((tmp_path / ".git" / "hooks").iterdir()) == []
-        assert (tmp_path / "file").read_text() == "y\n"
+        assert list((tmp_path / ".git" / "hooks").iterdir()) == [] and (tmp_path / "file").read_text() == "y\n"
         assert any("3 and 2 paths" in line for line in await made.lines())
 
 
@@ -242,9 +240,7 @@ async def test_the_end_of_a_session_ends_its_commands_in_a_running_container_and
         await run(executor, "sleep 7011 >/dev/null 2>&1 & setsid sleep 7012 & :", tmp_path)
         await until_asleep(name, 7010, 7011, 7012)
         scratch = (await made.ready()).scratch
-    assert sleeping(name, 7010)
-    assert not sleeping(name, 7011)
-    assert not sleeping(name, 7012)
+    assert sleeping(name, 7010) and not sleeping(name, 7011) and not sleeping(name, 7012)
     assert name in containers.names()
     assert containers.podman("exec", name, "sh", "-c", f"ls -d {scratch}", check=False) == ""
 
@@ -424,8 +420,7 @@ async def test_no_value_is_on_a_command_line_and_only_named_variables_get_there(
         (tmp_path / "go").touch()
         ended = await collect(process)
         assert ended.stdout == "value-of-c\n"
-        assert b"echo x >ready" in seen
-        assert b"value-of-" not in seen
+        assert b"echo x >ready" in seen and b"value-of-" not in seen
 
 
 async def test_a_nul_is_refused_in_words(tmp_path: Path) -> None:

@@ -119,8 +119,7 @@ async def test_nothing_is_left_when_it_is_killed(tmp_path: Path, backend: str) -
             assert ended.stdout == "gone\n"
         else:
             await at.until_dead(job)
-        assert it.process.stdout is not None
-        assert it.process.remark == ""
+        assert it.process.stdout is not None and it.process.remark == ""
     assert backend != "local" or open_descriptors() == before
 
 
@@ -180,8 +179,7 @@ def test_rows_are_those_of_a_terminal_and_no_character_hides_others() -> None:
     screen.add(b"".join(b"%d\r\n" % number for number in range(5)) + b"0123456789abc\r\x1b[1mbold\x1b[0m  \r\n")
     assert screen.rows() == (["3", "4", "0123456789", "bold"], 2)
     assert screen.rows(join=True) == (["3", "4", "0123456789bold"], 2)
-    assert screen.rows(keep_spaces=True)[0][3] == "bold      "
-    assert screen.lost_lines == 3
+    assert screen.rows(keep_spaces=True)[0][3] == "bold      " and screen.lost_lines == 3
     screen = Screen(40, 5, 3, lambda data: None)
     screen.add("\u26a0\ufe0f warning: a\u200bb\r\n".encode())
     assert screen.text() == "\u26a0 warning: ab\n"

@@ -87,8 +87,7 @@ async def test_questions_about_python_are_answered(tmp_path: Path):
         assert places(await kit.servers.definition(two, at)) == [("one.py", 3)]
         assert sorted(places(await kit.servers.references(two, at))) == [("one.py", 3), ("two.py", 2)]
         hover = await kit.servers.hover(two, at)
-        assert hover is not None
-        assert "quack" in hover.contents.value
+        assert hover is not None and "quack" in hover.contents.value
         (symbol,) = await kit.servers.document_symbols(one)
         assert (symbol.name, symbol.kind, [child.name for child in symbol.children]) == ("Duck", 5, ["quack"])
         (found,) = await kit.servers.workspace_symbols("quack", one)
@@ -174,8 +173,7 @@ async def test_questions_about_typescript_are_answered(tmp_path: Path):
         assert places(await kit.servers.definition(two, at)) == [("one.ts", 1)]
         assert sorted(places(await kit.servers.references(two, at))) == [("one.ts", 1), ("two.tsx", 2)]
         hover = await kit.servers.hover(two, at)
-        assert hover is not None
-        assert "Duck.quack(): string" in hover.contents.value
+        assert hover is not None and "Duck.quack(): string" in hover.contents.value
         (symbol,) = await kit.servers.document_symbols(one)
         assert (symbol.name, [child.name for child in symbol.children]) == ("Duck", ["quack"])
         assert [each.name for each in await kit.servers.workspace_symbols("quack")] == ["quack"]

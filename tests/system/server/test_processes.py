@@ -95,8 +95,7 @@ async def test_a_process_that_stops_hands_its_sessions_over(postgres: PostgresSe
             await first.prompt("go")
             await second.load_session(session, one.project)
         one.stop.set()
-        assert (await second.prompt("more")).stop_reason == "end_turn"
-        assert second.text() == "It is first.It is second."
+        assert (await second.prompt("more")).stop_reason == "end_turn" and second.text() == "It is first.It is second."
         assert other.server.agent(one.identities.known()[0]).sessions.has(session)
         stored = [row["seq"] for row in await log_of(other, session)]
         assert places(second, session) == [seq for seq in stored if seq > stored[-1] - len(places(second, session))]
@@ -281,5 +280,4 @@ def test_workers_that_cannot_begin_or_share_no_store_end_the_server(tmp_path: Pa
         [COMMAND, "serve", "--port", "0", "--workers", "2"], env=environ_for(tmp_path, "http://127.0.0.1:9"),
         capture_output=True, text=True, timeout=BOUND,
     )  # fmt: skip
-    assert ended.returncode == 2
-    assert "on PostgreSQL: set `store.url`" in ended.stderr
+    assert ended.returncode == 2 and "on PostgreSQL: set `store.url`" in ended.stderr
