@@ -28,8 +28,7 @@ class Pair:
 
     async def __aenter__(self) -> tuple[AcpClient, ScriptedAgent]:
         agent, transport = await self._stack.enter_async_context(scripted_agent())
-        client = await self._stack.enter_async_context(AcpClient(transport, **self._client))
-        return client, agent
+        return await self._stack.enter_async_context(AcpClient(transport, **self._client)), agent
 
     async def __aexit__(self, *error: Any) -> None:
         await self._stack.__aexit__(*error)
@@ -94,8 +93,7 @@ async def test_initialize_tells_what_is_served_and_nothing_else() -> None:
     """[INIT-1]"""
     info = acp.Implementation(name="c", version="1")
     async with Pair(files=Files(), terminals=Terminals(), info=info) as (client, agent):
-        answer = await client.initialize()
-        assert answer.protocol_version == 1
+        assert (await client.initialize()).protocol_version == 1
         ((_, params),) = agent.received
         assert params == {
             "protocolVersion": 1,

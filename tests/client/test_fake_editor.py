@@ -74,8 +74,7 @@ async def test_whole_turn_is_recorded_and_clean() -> None:
             ),
             {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "lo"}},
         )  # fmt: skip
-        answer = await editor.prompt("hi")
-        assert answer.stop_reason == "end_turn"
+        assert (await editor.prompt("hi")).stop_reason == "end_turn"
         assert (editor.text(), editor.thoughts()) == ("Hello", "hm")
         state = editor.tool_call()
         assert (state.title, state.kind, state.raw_input) == ("a call", "read", {"path": "/x"})

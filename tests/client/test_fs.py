@@ -23,8 +23,7 @@ async def agent(files: Files) -> AsyncIterator[ScriptedAgent]:
 
 
 async def read(agent: ScriptedAgent, path: Path, **params: Any) -> str:
-    answer = await agent.ask("fs/read_text_file", path=str(path), **params)
-    return str(answer["content"])
+    return str((await agent.ask("fs/read_text_file", path=str(path), **params))["content"])
 
 
 async def write(agent: ScriptedAgent, path: Path, content: str) -> Any:

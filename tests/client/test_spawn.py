@@ -22,8 +22,7 @@ def argv(behaviour: str) -> list[str]:
 async def test_agent_answers_over_its_pipes_and_ends_with_its_stdin(tmp_path: Path) -> None:
     """[END-1]"""
     async with spawn_agent(argv("good"), cwd=tmp_path, env={**os.environ, "NAME": "é"}) as agent:
-        answer = await agent.client.initialize()
-        assert answer.meta == {"cwd": real(tmp_path), "name": "é"}
+        assert (await agent.client.initialize()).meta == {"cwd": real(tmp_path), "name": "é"}
         assert agent.process.returncode is None
     assert agent.process.returncode == 0
 

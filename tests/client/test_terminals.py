@@ -25,8 +25,7 @@ async def agent(terminals: Terminals) -> AsyncIterator[ScriptedAgent]:
 
 
 async def create(agent: ScriptedAgent, command: str, *args: str, **params: Any) -> str:
-    answer = await agent.ask("terminal/create", command=command, args=list(args), **params)
-    return str(answer["terminalId"])
+    return str((await agent.ask("terminal/create", command=command, args=list(args), **params))["terminalId"])
 
 
 async def wait(agent: ScriptedAgent, terminal: str) -> Any:
@@ -176,8 +175,7 @@ async def test_joined_for_a_shell_the_quoting_is_lost(tmp_path: Path) -> None:
             scripted_agent() as (agent, transport),
             AcpClient(transport, terminals=Terminals(join_for_shell=join)),
         ):
-            direct = await run(agent, "sh", "-c", "echo X; echo Y")
-            assert direct["output"] == ("\nY\n" if join else "X\nY\n")
+            assert (await run(agent, "sh", "-c", "echo X; echo Y"))["output"] == ("\nY\n" if join else "X\nY\n")
             line = "echo one line"
             if join:
                 assert (await run(agent, line))["output"] == "one line\n"

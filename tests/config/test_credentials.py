@@ -80,8 +80,7 @@ def test_the_first_place_that_has_a_key_wins(with_ring: dict[str, str], ring: Fa
     assert find_key("default", configured, with_ring) == Key("from-config", "configuration")
     with_ring["OPENAI_API_KEY"] = " from-variable "
     assert find_key("default", configured, with_ring) == Key("from-variable", "environment variable OPENAI_API_KEY")
-    other = ProviderConfig(api_key_env="OTHER_KEY")
-    assert find_key("other", other, with_ring) is None
+    assert find_key("other", ProviderConfig(api_key_env="OTHER_KEY"), with_ring) is None
 
 
 def test_the_file_is_for_its_owner_only(environ: dict[str, str]) -> None:

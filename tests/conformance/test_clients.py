@@ -44,8 +44,7 @@ async def results(tmp_path: Path, fault: str = "", *, only: tuple[str, ...] = ()
     cwd.mkdir()
     findings = Findings(tmp_path / "findings")
     ours, theirs = memory_pair()
-    seconds = options.pop("seconds", 3.0 if fault in HANGS else 10.0)
-    agent = AskingAgent(theirs, findings, only=only, seconds=seconds)
+    agent = AskingAgent(theirs, findings, only=only, seconds=options.pop("seconds", 3.0 if fault in HANGS else 10.0))
     client = SmallClient(ours, cwd, fault, **options)
     with anyio.fail_after(100):
         async with anyio.create_task_group() as tasks:
@@ -106,13 +105,11 @@ async def test_the_profile_corrects_what_fails(tmp_path: Path) -> None:
 
 
 async def test_a_person_sends_a_prompt_and_reads_the_report(tmp_path: Path) -> None:
-    command = [COMMAND, "conformance", "agent", "--only", "CFS-1", "--only", "CPERM-1"]
-    async with FakeEditor.spawn(command) as editor:
+    async with FakeEditor.spawn([COMMAND, "conformance", "agent", "--only", "CFS-1", "--only", "CPERM-1"]) as editor:
         await editor.start()
         await editor.new_session(tmp_path)
         for _ in range(2):
-            answer = await editor.prompt("go")
-            assert answer.stop_reason == "end_turn"
+            assert (await editor.prompt("go")).stop_reason == "end_turn"
         assert editor.text().count("- ok      CFS-1    MUST") == 2
         assert "2 passed, 0 failed, 0 not here\n\n```python\n" in editor.text()
 

@@ -104,15 +104,13 @@ async def test_prompt_ends_at_the_limit_of_the_cost_with_a_status_of_its_own(tmp
         assert done.returncode == 6, done.stdout
         assert "Stopped: this session has cost $10.00; the limit is $1.00 (`agent.max_cost`)." in done.stdout
         assert len(model.requests) == 1
-        listed = (await ran(model, tmp_path, "sessions", "list", **config)).stdout
-        assert "  $10.00  " in listed
+        assert "  $10.00  " in (await ran(model, tmp_path, "sessions", "list", **config)).stdout
 
 
 async def test_prompt_reads_stdin_and_goes_on_with_a_session(tmp_path):
     async with FakeModel(["one", "two"]) as model:
         await ran(model, tmp_path, "prompt", "-", stdin="from stdin")
-        session_id = await session_of(model, tmp_path)
-        done = await ran(model, tmp_path, "prompt", "--session", session_id, "again")
+        done = await ran(model, tmp_path, "prompt", "--session", await session_of(model, tmp_path), "again")
         assert "two" in done.stdout
         assert len(model.requests[1].body["messages"]) == 4
 
@@ -227,8 +225,7 @@ async def test_what_was_typed_before_a_question_and_the_end_of_input_allow_nothi
 
 
 async def test_prompt_on_a_terminal_shows_the_model_at_work_and_a_command_s_output_as_it_comes(tmp_path):
-    wait = "seq 30; until [ -e go ]; do sleep 0.05; done; echo gone on"
-    bash = Answer(tool_calls=(Call("bash", {"command": wait}),))
+    bash = Answer(tool_calls=(Call("bash", {"command": "seq 30; until [ -e go ]; do sleep 0.05; done; echo gone on"}),))
     slow = Answer(text=("Done.\n", "Bye."), delay=0.5)
     async with FakeModel([Answer(text="I run it.", hang_before=True), bash, slow]) as model:
         prompt = ["prompt", "--yes", "go"]
@@ -331,8 +328,7 @@ def test_login_keeps_the_key_privately_and_logout_forgets_it(tmp_path):
 
 @pytest.mark.parametrize("typed", ["", "\n", "two words\n"])
 def test_login_without_a_key_changes_nothing(tmp_path, typed):
-    done = run(tmp_path, "login", stdin=typed)
-    assert done.returncode == 2
+    assert run(tmp_path, "login", stdin=typed).returncode == 2
     assert not (tmp_path / ".config").exists()
 
 
@@ -434,15 +430,13 @@ def test_login_and_doctor_mean_the_provider_that_the_model_names(tmp_path):
     remote = '[agent]\nmodel = "remote:m"\n[providers.remote]\nbase_url = "https://models.invalid/v1"\n'
     settings = {**configured(tmp_path, remote), "OPENAI_MODEL": ""}
     assert "BAD key" in run(tmp_path, "doctor", "--offline", **settings).stdout
-    done = run(tmp_path, "login", stdin="sk-test-not-a-key\n", **settings)
-    assert "The key for remote is stored" in done.stderr
+    assert "The key for remote is stored" in run(tmp_path, "login", stdin="sk-test-not-a-key\n", **settings).stderr
     shown = run(tmp_path, "doctor", "--offline", **settings).stdout
     assert "remote: chat at https://models.invalid/v1" in shown and "BAD" not in shown
 
 
 async def test_a_provider_that_is_not_configured_is_told_with_those_that_are(tmp_path):
-    missing = Failure(404, {"error": {"message": "no such model", "code": "model_not_found"}})
-    async with FakeModel([missing]) as model:
+    async with FakeModel([Failure(404, {"error": {"message": "no such model", "code": "model_not_found"}})]) as model:
         here = f'[providers.here]\nbase_url = "{model.base_url}"\n[agent]\nprovider = "here"\n'
         settings = {**configured(tmp_path, here), "OPENAI_BASE_URL": ""}
         told = "the provider {!r} is not in the configuration; configured: default, {}"

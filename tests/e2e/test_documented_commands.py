@@ -103,8 +103,7 @@ def prepared(home: Path) -> Path:
     put(home / "v2.toml", "[protocol]\nv2 = true\n")
     for agent in (home / "bin/my-agent", home / "bin/opencode", project / "my-agent"):
         put(agent, AGENT.format(home=home, command=forked_command())).chmod(0o700)
-    client = CLIENT.format(root=ROOT, python=sys.executable, project=project)
-    put(home / "bin/my-client", client).chmod(0o700)
+    put(home / "bin/my-client", CLIENT.format(root=ROOT, python=sys.executable, project=project)).chmod(0o700)
     put(tools / "plugin.json", sample("docs/extending.md", '{"$schema"'))
     put(tools / "skills/deploy/SKILL.md", "---\nname: deploy\ndescription: How we deploy\n---\nRun `make deploy`.\n")
     for name in ("work", "src/app"):

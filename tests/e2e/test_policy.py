@@ -115,5 +115,4 @@ def test_doctor_says_how_commands_are_confined_and_what_is_written_down(tmp_path
     assert "ok  sandbox" in done.stdout and "bubblewrap" in done.stdout
     assert "Network: none. Unix sockets: none." in done.stdout and f"Writable: {tmp_path}" in done.stdout
     assert f"ok  audit log        {tmp_path}/.local/state/acp-coder/audit.jsonl" in done.stdout
-    off = run(tmp_path, "doctor", "--offline")
-    assert "turned off by tools.sandbox.disabled" in off.stdout
+    assert "turned off by tools.sandbox.disabled" in run(tmp_path, "doctor", "--offline").stdout

@@ -169,8 +169,7 @@ async def test_the_typescript_sdk_works_over_a_websocket(tmp_path, project):
 
 
 async def test_the_typescript_sdk_asks_the_person_with_the_agents_options(tmp_path, project):
-    script = [Answer(tool_calls=(Call("bash", {"command": "touch made"}),)), "as you wish"]
-    async with FakeModel(script) as model:
+    async with FakeModel([Answer(tool_calls=(Call("bash", {"command": "touch made"}),)), "as you wish"]) as model:
         seen = await typescript(tmp_path, model, prompts=[{"text": "Make it"}], allow=False)
     (asked,) = seen["asked"]
     kinds = [option["kind"] for option in asked["options"]]
@@ -202,8 +201,7 @@ class Acpx:
     def __init__(self, tmp_path: Path, base_url: str) -> None:
         self._command = [str(NODE), str(ACPX), "--agent", COMMAND, "--cwd", str(tmp_path / "project")]
         self._command += ["--approve-all", "--format", "json", "--ttl", "30"]
-        path = f"{NODE.parent}{os.pathsep}{os.environ['PATH']}"
-        self._env = environ(tmp_path, base_url, PATH=path)
+        self._env = environ(tmp_path, base_url, PATH=f"{NODE.parent}{os.pathsep}{os.environ['PATH']}")
 
     async def __call__(self, *arguments: str) -> list[dict[str, Any]]:
         """What it writes: one JSON object a line."""

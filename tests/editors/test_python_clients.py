@@ -80,8 +80,7 @@ async def ask(pane: Pane, words: str) -> None:
 
 def results(model: FakeModel) -> list[str]:
     """What the tools have told the model by now."""
-    messages = model.requests[-1].body["messages"]
-    return [message["content"] for message in messages if message["role"] == "tool"]
+    return [message["content"] for message in model.requests[-1].body["messages"] if message["role"] == "tool"]
 
 
 async def test_toad_shows_the_diff_and_what_is_allowed_is_done(tmp_path):
@@ -119,8 +118,7 @@ async def test_what_is_rejected_in_toad_changes_nothing(tmp_path):
 
 
 async def test_a_command_that_is_cancelled_in_toad_ends_and_the_next_prompt_works(tmp_path):
-    script = [Answer(tool_calls=(bash("echo $$ > pid; exec sleep 1000"),)), "Back again."]
-    async with toad(tmp_path, script) as pane:
+    async with toad(tmp_path, [Answer(tool_calls=(bash("echo $$ > pid; exec sleep 1000"),)), "Back again."]) as pane:
         await ask(pane, "wait")
         await pane.until("Allow once")
         pane.type("a")

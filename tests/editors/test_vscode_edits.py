@@ -158,8 +158,7 @@ async def test_an_edit_in_a_dirty_buffer_leaves_the_file_alone_and_one_undo_take
 
 
 async def test_an_edit_of_a_clean_file_is_saved_and_undone_like_the_persons_own(code, tmp_path):
-    new = Call("write", {"path": "made/new.txt", "content": "made\n"})
-    script = changing(CHANGE, new)
+    script = changing(CHANGE, Call("write", {"path": "made/new.txt", "content": "made\n"}))
     async with working(code, tmp_path, script, files={"a.txt": TEXT}, settings=STEADY, ACP_CODER_MODE="auto") as (
         window,
         _,

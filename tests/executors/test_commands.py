@@ -68,8 +68,7 @@ async def test_what_bash_cannot_read_or_find_fails_with_its_message(on: Stage, t
     assert unclosed.status.exit_code == 2 and "matching" in unclosed.combined
     unknown = await run(on.executor, "true\ntrue\nno-such-program-here", on.folder, state_file=tmp_path / "state")
     assert unknown.status == ExitStatus(127) and "line 3:" in unknown.combined
-    ended = await run(on.executor, "cat <<EOF\nx\nEOF", on.folder, state_file=tmp_path / "state")
-    assert ended.combined == "x\n"
+    assert (await run(on.executor, "cat <<EOF\nx\nEOF", on.folder, state_file=tmp_path / "state")).combined == "x\n"
 
 
 async def test_nothing_of_our_parent_reaches_a_command(backend: str, tmp_path: Path) -> None:
@@ -96,8 +95,7 @@ async def test_state_is_carried_over_with_odd_variables_and_without_functions(on
     assert (await run(on.executor, first, on.folder, state_file=state)).status == ExitStatus(0)
     cwd = last_cwd(state, on.folder)
     assert cwd == on.folder / "sub dir"
-    second = 'echo "$A|$B|$C"; pwd; type f >/dev/null 2>&1 || echo no f'
-    ended = await run(on.executor, second, cwd, state_file=state)
+    ended = await run(on.executor, 'echo "$A|$B|$C"; pwd; type f >/dev/null 2>&1 || echo no f', cwd, state_file=state)
     assert ended.stdout == f'it is "one"\ntwo||\n{on.folder / "sub dir"}\nno f\n'
     state = tmp_path / "state"
     await run(on.executor, "readonly R=1; export R; declare -ix N=3; export EMPTY=", on.folder, state_file=state)
@@ -181,8 +179,7 @@ async def test_nothing_stays_open(on: Stage) -> None:
     before = open_descriptors()
     for script in ("true", "echo x", "exit 3", "kill -9 $$"):
         await run(on.executor, script, on.folder)
-    process = await on.executor.run(Command("sleep 600", on.folder))
-    await process.close()
+    await (await on.executor.run(Command("sleep 600", on.folder))).close()
     assert open_descriptors() == before
     assert list(on.scripts.iterdir()) == []
 

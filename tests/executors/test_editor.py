@@ -45,8 +45,7 @@ async def test_what_is_not_offered_is_never_asked(tmp_path: Path) -> None:
 async def test_a_command_is_one_script_that_means_the_same_joined_for_a_shell(tmp_path: Path) -> None:
     for joined in (False, True):
         async with stage("editor", tmp_path, join_for_shell=joined) as on:
-            ended = await run(on.executor, """echo "a  b" 'c;d' $((1+1)) | cat""", on.folder)
-            assert ended.stdout == "a  b c;d 2\n"
+            assert (await run(on.executor, """echo "a  b" 'c;d' $((1+1)) | cat""", on.folder)).stdout == "a  b c;d 2\n"
     async with stage("editor", tmp_path, crlf_output=True) as on:
         assert (await run(on.executor, "echo a; echo b", on.folder)).stdout == "a\nb\n"
 

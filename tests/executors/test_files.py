@@ -136,8 +136,7 @@ async def test_stat_and_list_tell_kinds_without_following(on: Stage) -> None:
     assert await on.executor.list(on.folder) == [
         ("d", "dir"), ("dangling", "symlink"), ("f", "file"), ("pipe", "other"), ("to-dir", "symlink"),
     ]  # fmt: skip
-    found = await on.executor.stat(on.folder / "f")
-    assert found == FileStat("file", 3)
+    assert await on.executor.stat(on.folder / "f") == FileStat("file", 3)
     assert await on.executor.stat(on.folder / "missing") is None
     dangling = await on.executor.stat(on.folder / "dangling")
     assert dangling is not None and dangling.kind == "symlink"

@@ -21,8 +21,7 @@ async def test_stdout_and_stderr_are_apart_and_in_order(on: Stage) -> None:
     ended = await run(on.executor, "echo out; echo err >&2", on.folder)
     assert (ended.stdout, ended.stderr) == ("out\n", "err\n")
     assert sorted((chunk.stream, chunk.text) for chunk in ended.chunks) == [("stderr", "err\n"), ("stdout", "out\n")]
-    script = "for i in 1 2 3; do echo o$i; sleep 0.05; echo e$i >&2; sleep 0.05; done"
-    ended = await run(on.executor, script, on.folder)
+    ended = await run(on.executor, "for i in 1 2 3; do echo o$i; sleep 0.05; echo e$i >&2; sleep 0.05; done", on.folder)
     assert ended.combined == "o1\ne1\no2\ne2\no3\ne3\n"
 
 
@@ -68,8 +67,7 @@ async def test_the_agents_own_keys_are_hidden_from_commands(tmp_path: Path) -> N
     executor = LocalExecutor(
         environ={"PATH": "/usr/bin:/bin", "SECRET": "x", "OTHER": "y"}, hidden=frozenset({"SECRET"})
     )
-    ended = await run(executor, 'echo "[$SECRET][$OTHER]"', tmp_path)
-    assert ended.stdout == "[][y]\n"
+    assert (await run(executor, 'echo "[$SECRET][$OTHER]"', tmp_path)).stdout == "[][y]\n"
     await executor.close()
 
 

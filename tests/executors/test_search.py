@@ -190,8 +190,7 @@ async def test_long_lines_are_cut_and_found_again(program: str, tree: Path) -> N
 async def test_a_catastrophic_pattern_ends_with_its_time(program: str, tree: Path) -> None:
     (tree / "a.py").write_text("a" * 60 + "b\n")
     # Ripgrep's own syntax has no such patterns; a look-ahead makes it a pattern for the walk.
-    found = await grep("(?=a)(a+)+$", tree / "a.py", timeout=0.5)
-    assert found.timed_out
+    assert (await grep("(?=a)(a+)+$", tree / "a.py", timeout=0.5)).timed_out
 
 
 async def test_names_with_a_line_feed_or_no_utf8_are_found(program: str, tree: Path) -> None:
@@ -240,8 +239,7 @@ async def test_a_pipe_in_place_of_rules_is_not_waited_for_by_our_own_walk(tree: 
         (tree / ".gitignore").unlink(missing_ok=True)
         os.mkfifo(tree / ".gitignore")
     os.mkfifo(tree / "pipe")
-    found = await grep("secret", tree)
-    assert not found.timed_out
+    assert not (await grep("secret", tree)).timed_out
 
 
 # --- what ripgrep says, spoken by a stub -------------------------------------------------------------------------
@@ -304,8 +302,7 @@ async def test_lines_of_other_encodings_are_found_again(encoding: str, tree: Pat
 
 async def test_ripgrep_is_asked_without_options_of_the_persons_own(tree: Path, stub: Stub, tmp_path: Path) -> None:
     stub(f"""printf '%s\\n' "$@" > '{tmp_path}/arguments'; exit 1""")
-    found = await grep("--pre=evil", tree, glob="*.py", case_sensitive=False)
-    assert found.matches == ()
+    assert (await grep("--pre=evil", tree, glob="*.py", case_sensitive=False)).matches == ()
     arguments = (tmp_path / "arguments").read_text().splitlines()
     assert arguments[-4:] == ["--regexp", "--pre=evil", "--", str(tree)] and "--no-config" in arguments
     assert "--ignore-case" in arguments and arguments[arguments.index("--type-add") + 1] == "wanted:*.py"

@@ -93,8 +93,7 @@ async def grep(pattern: str, root: Path, host: Host, hides: Any = None, **rest: 
 
 
 async def find(pattern: str, root: Path, host: Host, hides: Any = None, **rest: Any) -> Found:
-    query = FindQuery(pattern, root, **{"max_results": 100, "timeout": 20.0, **rest})
-    return await sh_search.find(query, hides, host)
+    return await sh_search.find(FindQuery(pattern, root, **{"max_results": 100, "timeout": 20.0, **rest}), hides, host)
 
 
 def lines(found: Found) -> list[tuple[str, int | None, str]]:

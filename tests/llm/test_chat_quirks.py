@@ -137,8 +137,7 @@ def test_ids_are_made_up_where_missing_and_kept_where_unique(given: tuple[str | 
 
 def test_a_broken_surrogate_in_arguments_is_joined_or_replaced() -> None:
     chunk = b'{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"a","arguments":%s}}]}}]}'
-    events = fold(chunk % b'"{\\"p\\":\\"\\ud83d"', chunk % b'"\\ude00 \\ud83d\\"}"')
-    assert shown(events) == [("a", '{"p":"😀 �"}')]
+    assert shown(fold(chunk % b'"{\\"p\\":\\"\\ud83d"', chunk % b'"\\ude00 \\ud83d\\"}"')) == [("a", '{"p":"😀 �"}')]
 
 
 # --- thoughts ----------------------------------------------------------------------------------------------------
@@ -146,8 +145,7 @@ def test_a_broken_surrogate_in_arguments_is_joined_or_replaced() -> None:
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 def test_thoughts_in_a_field_of_their_own(field: str) -> None:
-    events = fold(delta(**{field: "hm"}), delta(content="yes"))
-    assert events[:2] == [llm.ThoughtDelta("hm"), llm.TextDelta("yes")]
+    assert fold(delta(**{field: "hm"}), delta(content="yes"))[:2] == [llm.ThoughtDelta("hm"), llm.TextDelta("yes")]
 
 
 def test_the_same_thought_in_two_fields_comes_once() -> None:
@@ -187,8 +185,7 @@ USED = {"prompt_tokens": 7, "completion_tokens": 2}
     ({"prompt_tokens": 7.0, "completion_tokens": "2"}, llm.UsageReport(7, 2)), ({}, llm.UsageReport(0, 0)),
 ])  # fmt: skip
 def test_usage_in_every_dialect(usage: dict[str, Any], report: llm.UsageReport) -> None:
-    last = {"choices": [], "usage": usage}
-    assert fold(delta("stop", content="a"), last)[-2:] == [report, llm.Finished("stop")]
+    assert fold(delta("stop", content="a"), {"choices": [], "usage": usage})[-2:] == [report, llm.Finished("stop")]
 
 
 def test_usage_is_reported_once_with_its_last_value_wherever_it_stands() -> None:
@@ -213,8 +210,7 @@ def chunk_of(escaped: str) -> bytes:
     (["né", "€😀"], "né€😀"),
 ])  # fmt: skip
 def test_halves_of_surrogate_pairs(pieces: list[str], text: str) -> None:
-    events = fold(*(chunk_of(piece) for piece in pieces))
-    assert "".join(texts(events)) == text
+    assert "".join(texts(fold(*(chunk_of(piece) for piece in pieces)))) == text
 
 
 def test_content_may_be_broken_in_parts_or_not_streamed() -> None:

@@ -264,8 +264,7 @@ async def test_lone_surrogates_in_the_history_are_replaced(api: Api) -> None:
 
 @over_http
 async def test_thought_level_and_limit_are_passed_on(api: Api) -> None:
-    settings = llm.ModelSettings(model="m", thought_level="high", max_output_tokens=500)
-    body = (await sent(api, settings=settings)).body
+    body = (await sent(api, settings=llm.ModelSettings(model="m", thought_level="high", max_output_tokens=500))).body
     if api == "chat":
         assert (body["reasoning_effort"], body["max_tokens"]) == ("high", 500)
     elif api == "messages":
@@ -371,8 +370,7 @@ async def test_a_server_that_is_not_there_and_a_key_that_http_cannot_carry_are_e
 @pytest.mark.parametrize("answer", [Answer(text="a", hang_before=True), Answer(text=("a", "b"), hang_after=1)])
 async def test_silence_ends_in_a_timeout(api: Api, answer: Answer) -> None:
     async with connected(api, [answer, "never"], idle_timeout=0.2) as (provider, model):
-        error = await failure(provider)
-        assert (error.kind, len(model.requests)) == ("timeout", 1)
+        assert ((await failure(provider)).kind, len(model.requests)) == ("timeout", 1)
         await model.answer_closed()
 
 

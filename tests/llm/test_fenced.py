@@ -30,8 +30,7 @@ def read(text: str, pieces: int = 1, *, tools=NAMES, complete: bool = True):
         out += reader.feed(text[start:end])
     out += reader.end(complete=complete)
     said = "".join(one.text for one in out if isinstance(one, llm.TextDelta))
-    calls = [(one.name, one.arguments) for one in out if isinstance(one, llm.ToolUse)]
-    return said, calls
+    return said, [(one.name, one.arguments) for one in out if isinstance(one, llm.ToolUse)]
 
 
 CASES = [
@@ -185,8 +184,7 @@ async def test_native_calls_pass_and_an_answer_ends_with_its_first_whole_block()
     _, names, _ = await asked(Answer(tool_calls=(Call("read", {"path": "a"}), Call("read", {"path": "b"}))))
     assert names == ["read", "read"]
     # What a model writes after it is the result as it imagines it; a real one wrote that as a block of `bash`.
-    text = '```tool\n{"name": "read", "arguments": {"path": "a"}}\n```\n```bash\n14\n```\n'
-    events, names, _ = await asked(text)
+    events, names, _ = await asked('```tool\n{"name": "read", "arguments": {"path": "a"}}\n```\n```bash\n14\n```\n')
     assert names == ["read"]
     assert events[-1] == llm.Finished("tool_calls")
     events, names, _ = await asked(Answer(text="```bash\nrm -rf bu", finish="length"))
@@ -200,8 +198,7 @@ async def test_auto_is_native_and_leaves_blocks_alone_until_tools_are_refused():
             _, names, body = await asked(f"{before}```bash\nls -l\n```\n{after}", mode)
             assert "tools" in body
             assert names == found, (before, after)
-    wrote = Answer(text="```bash\nls\n")
-    assert (await asked(wrote, "native"))[1] == []
+    assert (await asked(Answer(text="```bash\nls\n"), "native"))[1] == []
 
 
 async def test_a_count_alone_is_no_sign_that_tools_are_dropped_and_after_a_written_call_they_are_sent_again_later():

@@ -73,8 +73,7 @@ async def test_the_context_that_is_asked_for(show: Any, configured: int, window:
         model.shown = show
         await collect(provider)
         assert model.requests[0].body["options"] == ({"num_ctx": window} if window else {})
-        known = await provider.models()
-        assert known[0].context_window == window
+        assert (await provider.models())[0].context_window == window
 
 
 @pytest.mark.parametrize(("able", "infos"), [
@@ -120,8 +119,7 @@ LONG = llm.UserMessage((llm.TextPart("one two three " * 20_000),))
 
 @pytest.mark.parametrize("api", ["ollama", "chat"])
 async def test_a_prompt_that_an_older_server_cut_is_noticed_once(api: Any) -> None:
-    answer = Answer(text="ok", usage=Usage(4096, 5), repeat=True)
-    async with connected(api, [answer]) as (provider, _):
+    async with connected(api, [Answer(text="ok", usage=Usage(4096, 5), repeat=True)]) as (provider, _):
         tolerant = TolerantProvider(provider)
         first, second = [await collect(tolerant, (LONG,)) for _ in range(2)]
     (notice,) = [event for event in first if isinstance(event, llm.Notice)]

@@ -113,8 +113,7 @@ def called(text: str) -> dict[str, Any]:
 
 
 def chunk(text: str) -> dict[str, Any]:
-    content = {"type": "text", "text": text}
-    return update({"sessionUpdate": "agent_message_chunk", "content": content})
+    return update({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}})
 
 
 def update(what: dict[str, Any]) -> dict[str, Any]:
@@ -322,8 +321,7 @@ async def test_errors_are_played_as_they_were(tmp_path: Path) -> None:
 
 async def test_each_answer_is_given_once_in_order_and_a_miss_shows_the_difference(tmp_path: Path) -> None:
     two: Said = [llm.TextDelta("second"), llm.Finished("stop")]
-    path = await recorded(tmp_path, ([USER], ANSWER), ([user("a\nb\nc")], ANSWER), ([USER], two))
-    played = player(path)
+    played = player(await recorded(tmp_path, ([USER], ANSWER), ([user("a\nb\nc")], ANSWER), ([USER], two)))
     assert [await collect(played, [USER]) for _ in range(2)] == [ANSWER, two]
     with pytest.raises(ProviderError, match="equal to request 1 of the recording, whose answers were used") as again:
         await collect(played, [USER])

@@ -63,8 +63,7 @@ class Attempts:
         self.slept.append(seconds)
 
     async def run(self) -> list[ModelEvent]:
-        stream = with_retries(self.attempt, POLICY, sleep=self.sleep, jitter=lambda: 0.0)
-        return [event async for event in stream]
+        return [event async for event in with_retries(self.attempt, POLICY, sleep=self.sleep, jitter=lambda: 0.0)]
 
 
 async def test_waits_grow_until_an_attempt_succeeds_the_last_fails_or_an_event_has_come() -> None:

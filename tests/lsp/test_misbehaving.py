@@ -13,8 +13,7 @@ from tests.lsp.kit import START, Kit, messages, raw, running
 
 
 async def edit(kit: Kit, before: str, after: str, name: str = "a.raw"):
-    old = Document(kit.folder / name, before)
-    return await kit.servers.new_errors(old, kit.write(name, after))
+    return await kit.servers.new_errors(Document(kit.folder / name, before), kit.write(name, after))
 
 
 @pytest.mark.parametrize("faults", [
@@ -60,8 +59,7 @@ async def test_a_file_that_was_watched_is_not_opened_again(tmp_path: Path):
         before = kit.write("a.raw", "ERROR old\n")
         kit.servers.watch(before)
         await kit.hears("textDocument/didOpen")
-        found = await edit(kit, before.text, "ERROR old\nERROR new\n")
-        assert messages(found.errors) == [("a.raw", "new")]
+        assert messages((await edit(kit, before.text, "ERROR old\nERROR new\n")).errors) == [("a.raw", "new")]
         assert len(kit.heard("textDocument/didOpen")) == 1 and len(kit.heard("textDocument/didChange")) == 1
 
 
@@ -100,8 +98,7 @@ async def test_a_server_that_says_nothing_of_clean_files_is_heard_when_there_is_
 async def test_no_server_is_started_by_an_edit_where_errors_are_not_asked_for(tmp_path: Path):
     async with running(tmp_path, raw(edit_wait=0)) as kit:
         assert (await edit(kit, "one\n", "ERROR two\n")).errors == () and not kit.launches
-        document = kit.write("a.raw", "one\n")
-        await kit.servers.diagnostics([document])
+        await kit.servers.diagnostics([kit.write("a.raw", "one\n")])
         assert (await edit(kit, "one\n", "ERROR two\n")).errors == ()
         (changed,) = await kit.hears("textDocument/didChange")
         assert changed["params"]["contentChanges"] == [{"text": "ERROR two\n"}]
@@ -109,10 +106,8 @@ async def test_no_server_is_started_by_an_edit_where_errors_are_not_asked_for(tm
 
 async def test_a_server_that_crashes_is_started_again_and_has_its_documents_again(tmp_path: Path):
     async with running(tmp_path, raw(), ONCE=str(tmp_path / "once")) as kit:
-        other = kit.write("b.raw", "ERROR b\n")
-        await kit.servers.diagnostics([other])
-        found = await edit(kit, "fine\n", "ONCE\nERROR new\n")
-        assert messages(found.errors) == [("a.raw", "new")]
+        await kit.servers.diagnostics([kit.write("b.raw", "ERROR b\n")])
+        assert messages((await edit(kit, "fine\n", "ONCE\nERROR new\n")).errors) == [("a.raw", "new")]
         assert [(each.state, each.restarts) for each in kit.servers.states()] == [("ready", 1)]
         texts = [each["params"]["textDocument"]["text"] for each in kit.heard("textDocument/didOpen")]
         assert texts == ["ERROR b\n", "fine\n", "ERROR b\n", "ONCE\nERROR new\n"]
@@ -177,10 +172,8 @@ async def test_a_program_that_is_not_there_is_an_error_that_names_it(tmp_path: P
 
 async def test_strange_messages_break_nothing(tmp_path: Path):
     async with running(tmp_path, raw("strange", "chatty")) as kit:
-        found = await edit(kit, "fine\n", "ERROR new\n")
-        assert messages(found.errors) == [("a.raw", "new")]
-        hover = await kit.servers.hover(Document(tmp_path / "a.raw", "ERROR new\n"), START)
-        assert hover is not None
+        assert messages((await edit(kit, "fine\n", "ERROR new\n")).errors) == [("a.raw", "new")]
+        assert await kit.servers.hover(Document(tmp_path / "a.raw", "ERROR new\n"), START) is not None
         answers = {str(each["id"]): each for each in kit.heard() if "method" not in each}
         assert answers["1"]["error"]["code"] == -32601 and answers["acp-coder-2"]["result"] == [{"level": 3}]
         assert answers["3"]["result"]["applied"] is False and answers["4"]["result"] == []
@@ -319,8 +312,7 @@ async def test_more_files_than_are_kept_open_are_each_opened_once_at_a_time(tmp_
 async def test_a_server_that_does_not_read_is_ended_without_a_hang(tmp_path: Path):
     async with running(tmp_path, raw("deaf", edit_wait=0.2, max_restarts=0)) as kit:
         for number in range(3):  # More than a pipe holds.
-            found = await edit(kit, f"{number} " + "x" * 300_000, f"{number} " + "y" * 300_000)
-            assert found.waiting == ("raw",)
+            assert (await edit(kit, f"{number} " + "x" * 300_000, f"{number} " + "y" * 300_000)).waiting == ("raw",)
     assert [each.state for each in kit.servers.states()] == ["stopped"]
 
 

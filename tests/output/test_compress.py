@@ -64,8 +64,7 @@ def test_what_is_about_the_goal_stays_whole_up_to_the_limit() -> None:
     lines[40] = "src/parser.py:12: def parse():"
     assert shorten("grep", lines) is None, "it names the goal"
     assert shorten("read", lines, scores=[0.9, *[0.0] * 100]) is None, "a section is relevant"
-    long = [*lines, *lines]
-    text = shorten("grep", long)
+    text = shorten("grep", [*lines, *lines])
     assert text is not None and len(text) <= CompressionConfig().max_preserved_chars
     assert lines[40] in text
 
@@ -139,8 +138,7 @@ def test_when_an_output_is_compressed(tool, tokens, exit_code, more, wanted) -> 
 def test_no_line_of_an_error_or_of_the_goal_is_lost(lines: list[str], tool: str, seed: int) -> None:
     sections = sections_of("\n".join(lines))
     scores = [float(seed)] * len(sections.bounds)
-    config = CompressionConfig(max_preserved_chars=100_000)
-    text = compressed(tool, sections, GOAL, scores, config)
+    text = compressed(tool, sections, GOAL, scores, CompressionConfig(max_preserved_chars=100_000))
     if text is None:
         return
     assert len(text) < len("\n".join(lines))

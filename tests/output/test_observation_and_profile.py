@@ -25,8 +25,7 @@ def test_the_envelope_has_every_field_with_output_and_arguments_cut_in_the_middl
         "tool": {"tool": "bash", "call_id": "call_1", "command": "echo ü", "workdir": "/p", "raw": "{}"},
         "result": {"status": "completed", "exit_code": 0, "timed_out": False, "interactive": False, "output": "hi"},
     }
-    text = observation_text(observation("a" * 9000 + "z", "b" * 9000), output_chars=6000, raw_chars=2000)
-    seen = json.loads(text)
+    seen = json.loads(observation_text(observation("a" * 9000 + "z", "b" * 9000), output_chars=6000, raw_chars=2000))
     assert 6000 <= len(seen["result"]["output"]) < 6060
     assert seen["result"]["output"].endswith("z")
     assert 2000 <= len(seen["tool"]["raw"]) < 2060

@@ -82,8 +82,7 @@ def test_no_error_line_is_lost_and_nothing_grows(rule, lines, exit_code):
 @given(st.lists(LINES, max_size=80))
 def test_applied_again_no_error_line_and_no_mark_is_lost(rule, lines):
     once = FILTERS.apply("\n".join(lines), ALL[rule], exit_code=1).text
-    twice = FILTERS.apply(once, ALL[rule], exit_code=1).text
-    shown = TIMES.sub("#", twice)
+    shown = TIMES.sub("#", FILTERS.apply(once, ALL[rule], exit_code=1).text)
     for line in once.split("\n"):
         if line in ERRORS or (line.startswith("[... ") and line.endswith(" ...]")):
             assert TIMES.sub("#", line).strip() in shown

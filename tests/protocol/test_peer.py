@@ -200,8 +200,7 @@ def test_too_long_line_is_answered_once_and_skipped(cut: int) -> None:
     """[TR-4]"""
     peer = Peer(max_line=100)
     stream = request(1) + b"x" * 950 + b"\n" + request(2)
-    events = [event for at in range(0, len(stream), cut) for event in peer.receive(stream[at : at + cut])]
-    before, long, after = events
+    before, long, after = [event for at in range(0, len(stream), cut) for event in peer.receive(stream[at : at + cut])]
     assert isinstance(before, RequestReceived)
     assert answer(long)["error"]["code"] == INVALID_REQUEST
     assert "longer than 100 bytes" in answer(long)["error"]["message"]

@@ -64,8 +64,7 @@ def test_arbitrary_bytes_give_the_same_events_however_they_are_cut(stream: bytes
 def test_every_answer_to_malformed_input_is_one_valid_line(stream: bytes) -> None:
     for event in [*(peer := Peer()).receive(stream), *peer.receive_eof()]:
         if isinstance(event, Malformed):
-            message = json.loads(event.answer.decode("utf-8"))
-            assert message["error"]["code"] in (-32700, -32600)
+            assert json.loads(event.answer.decode("utf-8"))["error"]["code"] in (-32700, -32600)
             assert event.answer.count(b"\n") == 1
 
 

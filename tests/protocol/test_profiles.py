@@ -59,8 +59,7 @@ RECORDED = [
 def test_a_recorded_client_gets_the_plan_it_needs_and_is_told_why(client, name, able, corrected):
     plan = recorded_plan(client)
     assert (plan.name, plan.corrected) == (name, corrected)
-    fields = (*SWITCHES, "compaction", "notices")
-    assert {field for field in fields if getattr(plan, field)} == set(able.split())
+    assert {field for field in (*SWITCHES, "compaction", "notices") if getattr(plan, field)} == set(able.split())
     assert "marimo" in PROFILES[UNNAMED].why
     assert len(list(CAPTURED.glob("acp-*.json"))) == len(RECORDED)
 
@@ -143,5 +142,4 @@ def test_the_configuration_file_names_clients_and_no_word_that_none_has(tmp_path
 
 def from_file(tmp_path: Path, text: str) -> dict[str, ClientProfileConfig]:
     (tmp_path / "config.toml").write_text(text, encoding="utf-8")
-    environ = {"HOME": str(tmp_path), "ACP_CODER_CONFIG": str(tmp_path / "config.toml")}
-    return load_config(environ).settings.clients
+    return load_config({"HOME": str(tmp_path), "ACP_CODER_CONFIG": str(tmp_path / "config.toml")}).settings.clients

@@ -147,8 +147,7 @@ def test_one_wrong_capability_does_not_hide_the_others() -> None:
 
 def test_a_wrong_meta_is_dropped_and_null_lists_are_empty() -> None:
     params = {"sessionId": "s", "prompt": [{**TEXT, "_meta": 3, "annotations": {"_meta": []}}], "_meta": "x"}
-    request = decode_params("session/prompt", params, "agent")
-    assert request == acp.PromptRequest(
+    assert decode_params("session/prompt", params, "agent") == acp.PromptRequest(
         session_id="s", prompt=[acp.TextContent(text="t", annotations=acp.Annotations())]
     )
     nulls = {"cwd": "/p", "mcpServers": None, "additionalDirectories": None}

@@ -129,8 +129,7 @@ def test_results_are_read_and_written_again_unchanged(side: Side, method: str) -
 @pytest.mark.parametrize("request_id", [None, 0, -1, "a"])
 def test_cancel_request_keeps_the_id_as_it_is(request_id: object) -> None:
     for side in ("agent", "client"):
-        value = decode_params("$/cancel_request", {"requestId": request_id}, side)
-        assert written(value) == {"requestId": request_id}
+        assert written(decode_params("$/cancel_request", {"requestId": request_id}, side)) == {"requestId": request_id}
 
 
 @pytest.mark.parametrize("path", CAPTURED, ids=lambda path: path.stem)

@@ -23,8 +23,7 @@ def resource(document: dict[str, Any]) -> Any:
 
 
 def auth_method(document: dict[str, Any]) -> Any:
-    result = {"protocolVersion": 1, "authMethods": [document]}
-    return decode_result("initialize", result, "agent").auth_methods[0]
+    return decode_result("initialize", {"protocolVersion": 1, "authMethods": [document]}, "agent").auth_methods[0]
 
 
 def select_options(document: list[Any]) -> Any:

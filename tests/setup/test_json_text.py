@@ -58,8 +58,7 @@ def test_a_hand_written_file_changes_by_the_member_alone():
 
 
 def test_a_comment_behind_the_last_member_stays_where_it_is():
-    before = '{\n  "a": 1 // one\n}\n'
-    after = set_member(before, ("b",), 2, "f")
+    after = set_member('{\n  "a": 1 // one\n}\n', ("b",), 2, "f")
     assert plain(after) == {"a": 1, "b": 2} and "// one" in after
 
 

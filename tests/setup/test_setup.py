@@ -92,8 +92,7 @@ def test_what_was_written_since_stays_when_it_is_taken_back(tmp_path, name, line
     after = path.read_text()
     assert PROGRAM not in after
     assert line.split('"')[1] in after if name != "emacs" else line in after
-    kept = {"zed": "// my theme", "emacs": "inhibit-startup-screen", "helix": '["pylsp"] # mine'}
-    assert kept[name] in after
+    assert {"zed": "// my theme", "emacs": "inhibit-startup-screen", "helix": '["pylsp"] # mine'}[name] in after
 
 
 def test_without_a_terminal_and_without_yes_nothing_is_written(tmp_path):

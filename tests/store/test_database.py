@@ -75,8 +75,7 @@ def _stored() -> bytes:
         with closing(sqlite_store(database)) as store:
             store.create(SessionRecord("s", "/x", ("/y",), "A title"))
             message = msgspec.json.encode(UserMessage((TextPart("said"),)))
-            turn = msgspec.json.encode(TurnMark(1))
-            store.append("s", [LogEntry("turn", turn), LogEntry("message", message)] * 50)
+            store.append("s", [LogEntry("turn", msgspec.json.encode(TurnMark(1))), LogEntry("message", message)] * 50)
         with closing(sqlite3.connect(database)) as plain:
             plain.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return database.read_bytes()

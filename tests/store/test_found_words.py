@@ -121,8 +121,7 @@ def test_sessions_from_before_there_was_an_index_are_found(tmp_path: Path) -> No
     plain.execute("PRAGMA user_version=8")
     row = "('s', '/p', '[]', NULL, '', '2020-01-01', 'code', 'm', '', 1, '')"
     plain.execute(f"INSERT INTO sessions VALUES {row}")
-    entry = said("medlar").payload
-    plain.execute("INSERT INTO log (session_id, kind, payload) VALUES ('s', 'update', ?)", (entry,))
+    plain.execute("INSERT INTO log (session_id, kind, payload) VALUES ('s', 'update', ?)", (said("medlar").payload,))
     plain.close()
     store = sqlite_store(path)
     assert found(store, "medlar") == ["s"]

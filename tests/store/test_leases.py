@@ -82,8 +82,7 @@ def test_a_lease_that_is_longer_than_any_is_cut_short(store: SessionStore) -> No
     for session in ("dead", "alive"):
         store.create(SessionRecord(session, "/project"))
         assert store.leases.claim(session, "one", 0.2)
-        set_back = f"UPDATE sessions SET held_until = {store._db.clock} + 3600 WHERE id = ?"
-        store._db.change(set_back, session)
+        store._db.change(f"UPDATE sessions SET held_until = {store._db.clock} + 3600 WHERE id = ?", session)
         assert not store.leases.claim(session, "two", 0.2)
         if session == "alive":
             assert store.leases.renew(["alive"], "one", LONG) == {"alive"}

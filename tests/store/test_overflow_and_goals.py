@@ -55,8 +55,7 @@ def test_old_outputs_expire_and_lone_surrogates_are_replaced(store: SessionStore
     store._db.change("UPDATE tool_overflow SET created_at = '2020-01-01T00:00:00.000000Z' WHERE id = ?", old.id)
     assert store.overflow.expire(7) == 1 and store.overflow.read("s", old.id, 0, 10) is None
     assert store.overflow.read("s", new.id, 0, 10) is not None
-    entry = store.overflow.keep("s", "bash", "a\ud83db", 0)
-    part = store.overflow.read("s", entry.id, 0, 10)
+    part = store.overflow.read("s", store.overflow.keep("s", "bash", "a\ud83db", 0).id, 0, 10)
     assert part is not None and part.text == "a?b"
 
 
@@ -84,7 +83,6 @@ def test_a_new_goal_takes_the_place_of_the_one_before(store: SessionStore) -> No
 
 
 def test_goals_go_with_their_session(store: SessionStore) -> None:
-    goal = store.goals.begin("s", "One")
-    store.goals.set_tasks(goal.id, [GoalTask("a", "A")])
+    store.goals.set_tasks(store.goals.begin("s", "One").id, [GoalTask("a", "A")])
     store.delete("s")
     assert store._db.rows("SELECT (SELECT count(*) FROM goals) + (SELECT count(*) FROM goal_tasks)")[0][0] == 0

@@ -77,8 +77,7 @@ async def test_the_sandbox_leaves_signals_and_descriptors_as_it_finds_them(backe
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_what_the_person_allowed_outside_is_not(backend: str, tmp_path: Path) -> None:
     async with confined_stage(backend, tmp_path) as on:
-        ended = await run(on.executor, f"echo x >{tmp_path}/made", on.folder, confined=False)
-        assert ended.status.exit_code == 0
+        assert (await run(on.executor, f"echo x >{tmp_path}/made", on.folder, confined=False)).status.exit_code == 0
         assert (tmp_path / "made").exists()
 
 
@@ -150,8 +149,7 @@ async def test_killing_leaves_no_process(backend: str, tmp_path: Path) -> None:
 
 async def test_a_background_process_that_keeps_the_pipe_does_not_hold_the_call(tmp_path: Path) -> None:
     async with confined_stage("local", tmp_path) as on:
-        ended = await run(on.executor, "/bin/sleep 60 & echo done", on.folder)
-        assert ended.stdout == "done\n"
+        assert (await run(on.executor, "/bin/sleep 60 & echo done", on.folder)).stdout == "done\n"
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -164,8 +162,7 @@ async def test_what_cannot_be_confined_is_not_run(backend: str, tmp_path: Path) 
 
 
 async def test_a_terminal_that_was_refused_leaves_nothing_behind(tmp_path: Path) -> None:
-    refusal = {"terminal/create": AnswersError(-32603, "no")}
-    async with confined_stage("editor", tmp_path, misbehave=refusal) as on:
+    async with confined_stage("editor", tmp_path, misbehave={"terminal/create": AnswersError(-32603, "no")}) as on:
         assert (await run(on.executor, "echo x", on.folder)).stdout == "x\n"  # here instead, confined as well
         assert list(on.folder.iterdir()) == [] and list(on.scripts.iterdir()) == []
 

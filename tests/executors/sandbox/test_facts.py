@@ -82,8 +82,7 @@ echo five > >(cat); sleep 0.05 & wait; cat <<<six; cat <(echo seven)
         # Beside a hidden file Landlock alone lets nobody read what has just been made.
         done = run_as.run("cd src; mkdir src; " + script if sandbox == "landlock" else script, sandbox)
         assert (done.code, done.err) == (0, ""), sandbox
-        words = done.out.split()
-        assert sorted(words) == sorted("one two three four five six seven eight nine".split())
+        assert sorted(done.out.split()) == sorted("one two three four five six seven eight nine".split())
 
 
 @pytest.mark.parametrize("user", USERS)

@@ -71,8 +71,7 @@ def ran(place: Place, name: str, swap: Swap | None) -> tuple[int, str, str]:
     if name != "landlock":
         needs_sandbox()
     sandbox, policy = sandboxes()[name], policy_of(place, Folder(place.root))
-    invocation = Invocation(("/bin/sh", "-c", LOOKS), place.root, place.env)
-    confined = sandbox.confine(invocation, policy, place.files)
+    confined = sandbox.confine(Invocation(("/bin/sh", "-c", LOOKS), place.root, place.env), policy, place.files)
     try:
         if swap is not None:
             swap(place)

@@ -71,8 +71,7 @@ def test_the_network_is_as_the_policy_says(network: Literal["all", "none"]) -> N
 
 
 def test_a_path_cannot_end_its_quotes() -> None:
-    nasty = Path('/w/"))(allow default)(deny file-read* (subpath "\\')
-    found = blocks(profile(SandboxPolicy(writable=(nasty,)), None))
+    found = blocks(profile(SandboxPolicy(writable=(Path('/w/"))(allow default)(deny file-read* (subpath "\\'),)), None))
     assert "(allow default)" not in found
     assert any(r"\"))(allow default)(deny file-read* (subpath \"\\" in block for block in found)
     with pytest.raises(ExecutorError, match="cannot be written"):

@@ -67,8 +67,7 @@ def test_what_is_shown_nowhere_is_not_hidden(base: Path) -> None:
     """A mount point for it would be made in the folder that is there instead."""
     (base / "home/.ssh").mkdir(parents=True)
     (base / "scratch").mkdir()
-    policy = SandboxPolicy(writable=(), home=base / "home", hidden=(base / "home/.ssh",))
-    view = plan(policy, scratch=base / "scratch")
+    view = plan(SandboxPolicy(writable=(), home=base / "home", hidden=(base / "home/.ssh",)), scratch=base / "scratch")
     assert treatments(view, base) == {"home": "stand-in"} and not view.sees(base / "other")
 
 

@@ -276,8 +276,7 @@ async def test_edits_of_one_file_at_once_are_made_one_after_the_other(tmp_path: 
         file, buffer = opened(editor, tmp_path)
         turn = await begun(editor, agent)
         texts = ("1\ntwo\nthree\n", "1\n2\nthree\n", "1\n2\n3\n")
-        writes = [await turn.request("fs/write_text_file", path=str(file), content=text) for text in texts]
-        for writing in writes:
+        for writing in [await turn.request("fs/write_text_file", path=str(file), content=text) for text in texts]:
             await writing.result()
         assert len(editor.edits) == 3
         assert buffer.text == texts[-1]
@@ -298,8 +297,7 @@ async def test_a_slow_look_at_the_folders_lets_no_later_edit_pass(tmp_path: Path
         turn = await begun(editor, agent)
         monkeypatch.setattr("acp_agent.client.fs._is_below", slow)
         texts = ("1\ntwo\nthree\n", "1\n2\nthree\n")
-        writes = [await turn.request("fs/write_text_file", path=str(file), content=text) for text in texts]
-        for writing in writes:
+        for writing in [await turn.request("fs/write_text_file", path=str(file), content=text) for text in texts]:
             await writing.result()
         assert buffer.text == texts[-1]
 
@@ -309,8 +307,7 @@ async def test_a_new_file_that_a_person_has_begun_is_theirs_to_save(tmp_path: Pa
         file = tmp_path / "project" / "new.py"
         buffer = editor.open(file, text="")
         editor.type(buffer, 0, 0, "# a thought\n")
-        turn = await begun(editor, agent)
-        await write(turn, file, "# a thought\nx = 1\n")
+        await write(await begun(editor, agent), file, "# a thought\nx = 1\n")
         assert buffer.text == "# a thought\nx = 1\n"
         assert not file.exists()
 

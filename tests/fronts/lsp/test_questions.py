@@ -152,8 +152,7 @@ async def test_an_editor_that_cannot_ask_rejects_and_tells(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
         del editor.protocol.fm.features[types.WINDOW_SHOW_MESSAGE_REQUEST]
         editor.report_server_error = lambda error, source: None  # type: ignore[method-assign]
-        turn = await begun(editor, agent)
-        assert await (await ask(turn)).chosen() == "no"
+        assert await (await ask(await begun(editor, agent))).chosen() == "no"
         await editor.until(editor.said)
         assert editor.said()[0].startswith("Rejected, since this editor cannot ask")
         assert JsonRpcMethodNotFound.MESSAGE in editor.said()[0]

@@ -111,8 +111,7 @@ def test_what_a_person_began_to_write_is_kept_whatever_the_line_ends():
     file = "# x\n\n## You\n\none\n\n## Agent\n\nyes\n\n## You\n\n"
     assert with_draft(file, "# x\n\n## You\n\none\n") == file and with_draft(file, "# x\n\n## You\n\n") == file
     assert with_draft(file, "# x\n\n## You\n\none\n\n## Agent\n\n## You\n\nand two\n") == file + "and two\n"
-    running = file.removesuffix("## You\n\n")
-    assert with_draft(running, file + "two").endswith("yes\n\n\n\n## You\n\ntwo\n")
+    assert with_draft(file.removesuffix("## You\n\n"), file + "two").endswith("yes\n\n\n\n## You\n\ntwo\n")
     file = "# x\n\n## You\n\none\n\n## Agent\n\nyes\n\n## You\n\n"
     buffer = f"{file}two\nthree".replace("\n", "\r\n")
     assert pending_prompt(buffer) == "two\nthree"
@@ -151,8 +150,7 @@ def test_a_path_cannot_forge_the_persons_words(transcript: Transcript):
 
 @pytest.mark.parametrize("command", ["echo " + "a" * 300 + "; rm -rf ~", "echo hi #\nrm -rf ~"])
 def test_the_whole_of_a_command_stands_in_the_transcript(command: str):
-    call = Call("t1", command, raw_input={"command": command})
-    assert f"```sh\n{command}\n```" in details_of(call)
+    assert f"```sh\n{command}\n```" in details_of(Call("t1", command, raw_input={"command": command}))
 
 
 async def shown(editor: LspEditor) -> Buffer:
@@ -203,8 +201,7 @@ async def test_the_output_of_a_call_is_in_the_transcript_that_is_shown(tmp_path:
     async with raw_lsp(tmp_path) as (editor, agent):
         turn = await begun(editor, agent)
         request = await turn.request("terminal/create", command="sh", args=["-c", "echo out; echo err >&2"])
-        created = await request.result()
-        terminal = {"terminalId": created["terminalId"]}
+        terminal = {"terminalId": (await request.result())["terminalId"]}
         content = [{"type": "terminal", **terminal}]
         await turn.update(
             sessionUpdate="tool_call", toolCallId="t", title="Run it", content=content, rawInput={"command": "x"}

@@ -75,8 +75,7 @@ async def changed(
 
 def shown(editor: LspEditor) -> str:
     """The document that the editor was last asked to show."""
-    params = editor.shown_documents[-1]
-    return Path(params.uri.removeprefix("file://")).read_text()
+    return Path(editor.shown_documents[-1].uri.removeprefix("file://")).read_text()
 
 
 async def test_nothing_is_taken_back_before_the_user_has_seen_what_and_said_yes(tmp_path, monkeypatch):

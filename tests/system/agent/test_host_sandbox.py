@@ -282,8 +282,7 @@ def test_doctor_names_the_sandbox_there(tmp_path: Path, config: str, there: Path
     file, home = tmp_path / "config.toml", tmp_path / "home"
     file.write_text(config)
     home.mkdir()
-    environ = {"PATH": os.environ["PATH"], "HOME": str(home), "ACP_CODER_CONFIG": str(file)}
-    said = doctor(environ, tmp_path)
+    said = doctor({"PATH": os.environ["PATH"], "HOME": str(home), "ACP_CODER_CONFIG": str(file)}, tmp_path)
     assert "Sandbox there: bubblewrap" in said and f"Writable: {there}" in said
 
 
@@ -317,8 +316,7 @@ def test_many_begin_at_a_time_and_the_last_one_clears_up(serves: side.Side, ther
         ended = time.monotonic() + 60
         while serves._runs and time.monotonic() < ended:
             time.sleep(0.01)
-    names = {path.name for path in there.iterdir()}
-    assert names == {".git", *(f"made-{number}" for number in range(40))}
+    assert {path.name for path in there.iterdir()} == {".git", *(f"made-{number}" for number in range(40))}
     assert {path.name for path in (there / ".git").iterdir()} == {"HEAD"}
 
 
@@ -347,8 +345,7 @@ def test_no_command_begins_before_what_is_to_be_hidden_is_known(serves: side.Sid
 
 def test_the_state_of_an_unconfined_command_is_not_where_confined_ones_write(serves: side.Side, there: Path) -> None:
     for number, confined in ((1, True), (2, False)):
-        header = begins(number, f"echo {STATE} >&2; sleep 30", there)
-        serves._start({**header, "state": "", "confined": confined})
+        serves._start({**begins(number, f"echo {STATE} >&2; sleep 30", there), "state": "", "confined": confined})
     (mine,) = serves._walls.states.iterdir()
     assert mine.name.startswith("state-")
     assert [path.name for path in serves._folder.iterdir() if path.name.startswith("state-")]

@@ -61,8 +61,7 @@ def ssh_children() -> list[int]:
 
 async def test_commands_and_files_are_there_and_everybody_is_told_so(tmp_path: Path, config: str, there: Path) -> None:
     (there / "sub").mkdir()
-    command = "pwd; cd sub; touch made"
-    async with worked_there(tmp_path, config, there, "on host far", command) as (r, told):
+    async with worked_there(tmp_path, config, there, "on host far", "pwd; cd sub; touch made") as (r, told):
         assert str(there) in told[0] and str(there) in json.dumps(r.request(1)["messages"])
         assert (there / "sub" / "made").exists()
         await r.editor.prompt("/place")
@@ -176,8 +175,7 @@ async def test_the_host_can_be_named_on_the_command_line(tmp_path: Path, config:
         script = [tool("read", path="a.txt"), Answer(text="ok")]
         settings = settings.replace('place = "build"', "")
         async with rig(tmp_path, script, config=settings, environ={"ACP_CODER_PLACE": place}) as r:
-            uri = (r.project / "a.txt").as_uri()
-            await r.editor.prompt([acp.ResourceLink(uri=uri, name="a.txt")])
+            await r.editor.prompt([acp.ResourceLink(uri=(r.project / "a.txt").as_uri(), name="a.txt")])
             sent = json.dumps(r.messages(len(r.model.requests)))
             assert "over there" in sent and "it cannot be read" not in sent
 
@@ -347,8 +345,7 @@ async def test_folders_that_the_host_lacks_are_there_again_on_this_machine(tmp_p
     (more / "a.txt").write_text("tangerine")
     paths = f'paths = {{"{more}" = "/nowhere/there"}}\n'
     settings = config.replace('place = "build"', 'place = "local"').replace("arguments", f"{paths}arguments")
-    script = [tool("read", path=str(more / "a.txt")), Answer(text="ok")]
-    async with agent_rig(tmp_path, script, config=settings) as r:
+    async with agent_rig(tmp_path, [tool("read", path=str(more / "a.txt")), Answer(text="ok")], config=settings) as r:
         await r.editor.new_session(r.project, additional_directories=[more])
         await r.editor.prompt("/place build")
         assert "files are there" in r.editor.text() and str(more) not in r.editor.text()

@@ -45,8 +45,7 @@ async def test_landlock_holds_commands_in_a_container_that_runs_already(tmp_path
         bash("cat .env; env", outside_sandbox=True), Answer(text="ok"),
     ]  # fmt: skip
     async with went(tmp_path, script, config=config, otherwise=allow_once, sandbox=True) as r:
-        said = results(r)
-        first, second, third, outside = said
+        first, second, third, outside = results(r)
         assert "tangerine" not in first + second + third and "Permission denied" in first
         assert "/etc/x: Permission denied" in first and "/tmp/x: Permission denied" in first
         assert "The command ran in a sandbox" in first

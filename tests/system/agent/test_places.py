@@ -274,8 +274,7 @@ async def test_a_sub_agent_works_in_the_place_that_is_named_for_it(tmp_path: Pat
     async with went(tmp_path, script, config=local, mode="auto", permissions=[allow_once]) as r:
         (result,) = results(r, 3)
         assert "root:x:0:0:root:/root:/bin/sh" in result
-        titles = [call.title for call in r.editor.tool_calls().values()]
-        assert "Sub-agent: look (in container web)" in titles
+        assert "Sub-agent: look (in container web)" in [call.title for call in r.editor.tool_calls().values()]
 
 
 class _Named:
@@ -288,8 +287,7 @@ class _Named:
 @given(st.text(), st.text(), st.lists(st.text(min_size=1), min_size=1), st.lists(st.text(min_size=1), min_size=1))
 def test_what_is_remembered_answers_in_its_place_only(one: str, other: str, scopes: list[str], more: list[str]) -> None:
     def remembered(words: str, scopes: list[str]) -> set[str]:
-        access = ExecuteAccess("x", Path("/"))
-        call = CallFacts("bash", {}, [access], place=_Named(words))
+        call = CallFacts("bash", {}, [ExecuteAccess("x", Path("/"))], place=_Named(words))
         ask = Ask("", tuple(scopes), "these", wider=(scopes[0], "all"))
         placed = Guard.placed(None, call, ask)  # type: ignore[arg-type]
         assert placed.wider is not None and placed.scope_words == f"these in {words}"
@@ -302,8 +300,7 @@ def test_what_is_remembered_answers_in_its_place_only(one: str, other: str, scop
 
 
 async def test_what_runs_in_a_place_ends_when_the_session_leaves_it(tmp_path: Path) -> None:
-    start = bash("echo $$ >pid; exec sleep 1000", background=True)
-    script = [start, Answer(text="ok"), Answer(text="still here")]
+    script = [bash("echo $$ >pid; exec sleep 1000", background=True), Answer(text="ok"), Answer(text="still here")]
     async with went(tmp_path, script, mode="auto") as r:
         pid = int(await until_exists(r.project / "pid"))
         await r.editor.prompt("/place local")
@@ -327,8 +324,7 @@ async def test_nothing_is_typed_into_the_sessions_terminal_from_another_place(tm
 
     script: list[Any] = [bash("exec bash --norc", terminal=True), delegates, types, "done", "done"]
     async with went(tmp_path, model(*script), config=local, mode="auto", otherwise=allow_once) as r:
-        said = json.dumps(r.messages(4))
-        assert "nothing can be typed into it from `web`" in said
+        assert "nothing can be typed into it from `web`" in json.dumps(r.messages(4))
         assert not (r.project / "made").exists()
 
 

@@ -64,8 +64,7 @@ async def test_a_program_that_asks_is_answered(tmp_path: Path, editor: dict[str,
     async with went(tmp_path, model(*script), mode="auto", **editor) as r:
         assert "Which colour?" in result(r, 2) and "run_id=" in result(r, 2)
         assert "[running: bash]\nWhich colour? blue\nYou like blue" in result(r, 3) and result(r, 3) == result(r, 4)
-        card = next(iter(r.editor.tool_calls().values()))
-        assert "You like blue" in card.text()
+        assert "You like blue" in next(iter(r.editor.tool_calls().values())).text()
         assert "terminal/create" not in [line.message.get("method") for line in r.editor.transcript]
 
 
@@ -74,11 +73,9 @@ async def test_what_another_program_gets_asks_and_always_holds_for_that_terminal
     script = [in_terminal(program), line("one"), line("two"), in_terminal(program),
               lambda runs: asks(Call("send_keys", {"target": runs[-1], **CLAIM, "literal_text": "x", "enter": True})),
               "done"]  # fmt: skip
-    permissions = [allow_always, allow_once]
-    async with went(tmp_path, model(*script), permissions=permissions, otherwise=reject_once) as r:
+    async with went(tmp_path, model(*script), permissions=[allow_always, allow_once], otherwise=reject_once) as r:
         assert questions(r) == ["Type one Enter", "Type x Enter"]
-        asked = r.editor.permission_requests[0]
-        assert "typed into cat in this terminal" in asked.options[1].name
+        assert "typed into cat in this terminal" in r.editor.permission_requests[0].options[1].name
         assert "one\none\ntwo\ntwo" in result(r, 4) and started(r, 5) != started(r, 2)
 
 

@@ -50,8 +50,7 @@ async def test_commands_share_the_shell_of_a_pane(tmp_path: Path, sandbox: bool)
         sub = str(tmp_path / "project" / "sub")
         assert "no output" in said[0] and f"blue\n{sub}\nwrong\n" in said[1] and "[exit code 1]" in said[1]
         assert said[2] == "one\ntwo\nthree 'and' $colour\n" and sub not in said[3] and "[exit code 7]" in said[4]
-        titles = [call.title for call in r.editor.tool_calls().values()]
-        assert "cd sub && colour=blue (in pane shared)" in titles
+        assert "cd sub && colour=blue (in pane shared)" in [call.title for call in r.editor.tool_calls().values()]
 
 
 def attached(r: Rig) -> list[str]:
@@ -62,8 +61,7 @@ def attached(r: Rig) -> list[str]:
 
 
 def tmux(r: Rig, *words: str) -> str:
-    done = subprocess.run([*attached(r), *words], capture_output=True, text=True, check=True, timeout=20)
-    return done.stdout
+    return subprocess.run([*attached(r), *words], capture_output=True, text=True, check=True, timeout=20).stdout
 
 
 async def test_the_user_sees_what_runs_in_a_terminal_and_can_type(tmp_path: Path) -> None:
@@ -97,8 +95,7 @@ async def test_place_says_how_to_attach_and_a_real_client_can(tmp_path: Path) ->
             client.wait(10)
             os.close(ours)
         socket = argv[2]
-    gone = subprocess.run(["tmux", "-S", socket, "list-sessions"], capture_output=True, check=False)
-    assert gone.returncode != 0
+    assert subprocess.run(["tmux", "-S", socket, "list-sessions"], capture_output=True, check=False).returncode != 0
 
 
 ENDING = (

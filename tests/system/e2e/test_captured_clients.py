@@ -78,8 +78,7 @@ async def test_line_ends_and_what_is_no_utf_8_are_not_lost(file, tmp_path):
         await talk.editor.prompt("go")
         assert (talk.project / "latin.txt").read_bytes() == latin.replace(b"two", b"zwei")
         assert (talk.project / "dos.txt").read_bytes() == b"one\r\nzwei\r\n"
-        states = [call.status for call in talk.editor.tool_calls().values()]
-        assert states == ["completed"] * 4
+        assert [call.status for call in talk.editor.tool_calls().values()] == ["completed"] * 4
         clean(talk)
 
 
@@ -136,8 +135,7 @@ async def test_what_is_rejected_is_not_done(file, tmp_path):
 async def test_a_plan_is_seen_and_a_question_is_answered(file, tmp_path):
     steps = [{"content": "Look around", "status": "in_progress"}, {"content": "Mend it", "status": "pending"}]
     question = Call("ask_user", {"question": "Which colour?", "choices": ["red", "green"]})
-    script = [asks(Call("plan", {"entries": steps})), asks(question), "done"]
-    async with talking(file, tmp_path, script) as talk:
+    async with talking(file, tmp_path, [asks(Call("plan", {"entries": steps})), asks(question), "done"]) as talk:
         assert (await talk.editor.prompt("go")).stop_reason == "end_turn"
         shown, asked = talk.editor.tool_calls().values()
         plan = rendering_plan(talk.said.client_capabilities, talk.said.client_info)
@@ -182,8 +180,7 @@ async def test_a_session_goes_on_in_a_second_process(file, tmp_path):
         replayed = talk.editor.updates[session]
         assert [item.content.text for item in replayed if isinstance(item, UserMessageChunk)] == ["change it"]
         assert "".join(item.content.text for item in replayed if isinstance(item, AgentMessageChunk)) == "All done."
-        again = talk.editor.tool_calls()
-        assert [(call.title, call.status) for call in again.values()] == [
+        assert [(call.title, call.status) for call in talk.editor.tool_calls().values()] == [
             (call.title, call.status) for call in before.values()
         ]
         assert (await talk.editor.prompt("what did you do?")).stop_reason == "end_turn" and len(talk.results(1)) == 2

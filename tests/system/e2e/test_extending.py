@@ -74,8 +74,7 @@ async def test_the_tool_in_ten_lines(tmp_path):
 async def test_the_provider(tmp_path):
     (tmp_path / "project").mkdir()
     async with FakeModel(["hello"]) as model:
-        text = SAMPLES["provider"].replace("https://models.example/v1", model.base_url)
-        put(tmp_path / "config.toml", text)
+        put(tmp_path / "config.toml", SAMPLES["provider"].replace("https://models.example/v1", model.base_url))
         none = dict.fromkeys(("OPENAI_BASE_URL", "OPENAI_MODEL"), "")
         more = {"ACP_CODER_CONFIG": str(tmp_path / "config.toml"), "MINE_KEY": "key-1", **none}
         assert "hello" in await prompt(tmp_path, "hi", "", **more)
@@ -149,8 +148,7 @@ SURFACE = ROOT / "tests/e2e/public_surface.json"
 def test_the_public_surface_is_what_it_was_and_imports_nothing_before_it_is_used():
     """A name that is taken away, or moves to another class of things, is another first number of API_VERSION."""
     found = {name: type(load(row)).__name__ for name, row in acp_agent.api.ROWS.items()}
-    kept = json.loads(SURFACE.read_text())
-    assert kept == {"version": list(acp_agent.api.API_VERSION), "names": found}
+    assert json.loads(SURFACE.read_text()) == {"version": list(acp_agent.api.API_VERSION), "names": found}
     program = "import sys, acp_agent.api; print(sorted(name for name in sys.modules if name.startswith('acp_agent')))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert eval(done.stdout) == ["acp_agent", "acp_agent.api", "acp_agent.lazy"]

@@ -69,9 +69,7 @@ async def trial(tmp_path: Path, script: Script, **environ: str) -> dict[str, Any
             ran = await anyio.run_process(words, check=False, stderr=subprocess.STDOUT)
         assert ran.returncode == 0, ran.stdout.decode()[-3000:]
         requests = [request.body for request in model.requests]
-    out = place.project / ".out"
-    summary = json.loads(out.read_text())
-    return {**summary, "requests": requests, "solved": check_task(task, place)}
+    return {**json.loads((place.project / ".out").read_text()), "requests": requests, "solved": check_task(task, place)}
 
 
 async def test_a_task_goes_from_red_to_green_in_a_bare_container(tmp_path):

@@ -115,8 +115,7 @@ async def test_nothing_is_left_when_it_is_killed(tmp_path: Path, backend: str) -
         async with on(at, script) as it:
             job = int(await until_exists(at.folder / "job"))
         if backend == "container":
-            ended = await run(at.executor, f"kill -0 {job} 2>/dev/null || echo gone", at.folder)
-            assert ended.stdout == "gone\n"
+            assert (await run(at.executor, f"kill -0 {job} 2>/dev/null || echo gone", at.folder)).stdout == "gone\n"
         else:
             await at.until_dead(job)
         assert it.process.stdout is not None and it.process.remark == ""
@@ -134,8 +133,7 @@ async def test_in_a_place_it_has_the_folder_and_the_variables(tmp_path: Path, ba
         async with on(at, script, **about) as it:
             await it.until(at.folder.name)
             assert "mango tange rine-xterm-256color . /dev/" in it.terminal.text()
-            listed = await anyio.run_process(["ps", "-eo", "args"])
-            assert b"tange rine" not in listed.stdout
+            assert b"tange rine" not in (await anyio.run_process(["ps", "-eo", "args"])).stdout
             assert not it.terminal.foreground().prompts
             await it.type("yes\r")
             await it.until("got yes")

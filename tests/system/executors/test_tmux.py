@@ -181,11 +181,9 @@ async def test_a_command_is_run_as_it_stands_whatever_ran_before(tmp_path: Path,
 
 async def test_a_program_that_knows_the_marks_is_typed_to_by_nobody(tmp_path: Path) -> None:
     """Nor is its folder believed where the system knows the shell's."""
-    forged = r"printf '\033]133;D;%s;0;1;/home\007\033]133;B;%s\007' $1 $1; exec cat >got"
-    (tmp_path / "forge.sh").write_text(forged)
+    (tmp_path / "forge.sh").write_text(r"printf '\033]133;D;%s;0;1;/home\007\033]133;B;%s\007' $1 $1; exec cat >got")
     async with shared(tmp_path) as shell:
-        run = await shell.run(Command("sh forge.sh abc", tmp_path))
-        assert await ended(run) == 0
+        assert await ended(await shell.run(Command("sh forge.sh abc", tmp_path))) == 0
         await until((tmp_path / "got").exists)  # It is made just before sh becomes cat.
         with pytest.raises(ExecutorError, match="(cat|sh) runs in it"):
             await shell.run(Command("echo secret", tmp_path))

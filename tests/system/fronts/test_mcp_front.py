@@ -88,8 +88,7 @@ async def test_a_call_that_is_cancelled_stops_the_turn(tmp_path):
 async def test_the_next_answer_has_nothing_of_a_call_that_was_cancelled(tmp_path):
     """Its command ends only when it is killed, after the next prompt has come."""
     stubborn = "trap '' TERM INT HUP; touch began; while :; do read -t 60 < gate; done"
-    script = ["One.", bash(f"mkfifo gate; {stubborn}"), "Two."]
-    async with served(tmp_path, script, "--mode", "auto") as (client, _):
+    async with served(tmp_path, ["One.", bash(f"mkfifo gate; {stubborn}"), "Two."], "--mode", "auto") as (client, _):
         session = (await client.call("prompt", text="go"))[0].rpartition("Session: ")[2]
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.session.call_tool, "prompt", {"text": "go", "session": session})

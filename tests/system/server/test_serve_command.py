@@ -80,8 +80,7 @@ async def test_the_first_start_makes_a_token_and_the_next_ones_do_not(tmp_path: 
                 lines.append(await anyio.to_thread.run_sync(run.stdout.readline))
             said.append(lines)
             url = lines[-1].split()[-1]
-            token = said[0][0].split(": ")[-1].strip()
-            async with connected(url, token) as transport, FakeEditor(transport) as made:
+            async with connected(url, said[0][0].split(": ")[-1].strip()) as transport, FakeEditor(transport) as made:
                 await made.start()
                 assert (await made.request("session/list", {}))["sessions"] == []
             run.terminate()

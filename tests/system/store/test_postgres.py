@@ -258,8 +258,7 @@ def test_a_schema_of_another_program_is_left_as_it_is(postgres: PostgresServer, 
 
 
 def test_no_password_is_shown(postgres: PostgresServer, schema: str) -> None:
-    url = postgres.url().replace("acp@", "acp:hunter2@")
-    with closing(postgres_store(url, schema)) as store:
+    with closing(postgres_store(postgres.url().replace("acp@", "acp:hunter2@"), schema)) as store:
         assert "hunter2" not in store.where and schema in store.where
         with pytest.raises(StoreError) as error:
             store._db.rows("SELECT 'hunter2' FROM nowhere")

@@ -112,8 +112,7 @@ async def resolve(host: str, port: int):
 
 @asynccontextmanager
 async def browsing(tmp_path: Path, **changes: object) -> AsyncIterator[Bench]:
-    web = WebConfig(http_hosts=["site.test"], private_hosts=["site.test"])
-    client = GuardedClient(web, resolve=resolve)
+    client = GuardedClient(WebConfig(http_hosts=["site.test"], private_hosts=["site.test"]), resolve=resolve)
     browser = BrowserSession(client, msgspec.structs.replace(BrowserConfig(), **changes))
     async with bench(tmp_path) as tools, anyio.create_task_group() as tasks:
         tools.web.client, tools.web.browser = client, browser
@@ -264,8 +263,7 @@ async def test_a_start_that_fails_in_any_way_is_told_and_the_next_one_works(tmp_
 
 
 async def test_who_waits_for_a_browser_hears_that_the_session_ended():
-    client = GuardedClient(WebConfig())
-    browser = BrowserSession(client, BrowserConfig())
+    browser = BrowserSession(GuardedClient(WebConfig()), BrowserConfig())
     told: list[str] = []
 
     async def use() -> None:
