@@ -328,8 +328,7 @@ def test_login_keeps_the_key_privately_and_logout_forgets_it(tmp_path):
 
 @pytest.mark.parametrize("typed", ["", "\n", "two words\n"])
 def test_login_without_a_key_changes_nothing(tmp_path, typed):
-    assert run(tmp_path, "login", stdin=typed).returncode == 2
-    assert not (tmp_path / ".config").exists()
+    assert run(tmp_path, "login", stdin=typed).returncode == 2 and not (tmp_path / ".config").exists()
 
 
 async def test_doctor_says_what_works(tmp_path):
