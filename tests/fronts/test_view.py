@@ -106,9 +106,8 @@ def test_json_is_one_line_an_update():
 
 
 def test_what_could_hide_or_move_text_is_shown_by_its_number():
-    title = "ls\x1b[2K\r rm -rf x \u202e"
     turn: list[SessionUpdate] = [
-        ToolCall(tool_call_id="1", title=title, status="pending"),
+        ToolCall(tool_call_id="1", title="ls\x1b[2K\r rm -rf x \u202e", status="pending"),
         AgentMessageChunk(content=TextContent(text="a\x1b]0;evil\x07b\n")),
         ToolCallProgress(
             tool_call_id="1", status="completed", content=[Content(content=TextContent(text="red \x1b[31m\tx"))]

@@ -73,8 +73,7 @@ def test_valid_messages_between_noise_are_all_found_in_order(plan: list[tuple[An
     stream, expected = b"", []
     for number, (params, noises) in enumerate(plan):
         stream += b"".join(part.replace(b'"id":1', b'"id":"noise"') + b"\n" for part in noises)
-        message = {"jsonrpc": "2.0", "id": number, "method": "wanted", "params": params}
-        stream += json.dumps(message).encode() + b"\n"
+        stream += json.dumps({"jsonrpc": "2.0", "id": number, "method": "wanted", "params": params}).encode() + b"\n"
         expected.append((number, repr(json.loads(json.dumps(params)))))
     found = [(event[2], event[4]) for event in read(stream, at) if event[0] == "request" and event[3] == "wanted"]
     assert found == expected

@@ -68,9 +68,8 @@ async def test_a_command_is_confined(backend: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_the_sandbox_leaves_signals_and_descriptors_as_it_finds_them(backend: str, tmp_path: Path) -> None:
-    script = "grep -E 'SigBlk|SigIgn' /proc/self/status; ls /proc/self/fd"
     async with confined_stage(backend, tmp_path) as on:
-        ended = await run(on.executor, script, on.folder)
+        ended = await run(on.executor, "grep -E 'SigBlk|SigIgn' /proc/self/status; ls /proc/self/fd", on.folder)
         assert signal_masks(ended.stdout) == [0, 0] and ended.stdout.split()[4:] == ["0", "1", "2", "3"]
 
 

@@ -99,8 +99,7 @@ async def test_the_next_answer_has_nothing_of_a_call_that_was_cancelled(tmp_path
 
 async def test_what_ends_in_the_background_of_an_earlier_task_is_no_call_of_this_one(tmp_path):
     waits = Call("bash", {"command": "until [ -e go ]; do sleep 0.01; done", "background": True})
-    goes = Call("bash", {"command": "touch go"})
-    script = model(asks(waits), "begun", asks(goes), output(wait=True), "done")
+    script = model(asks(waits), "begun", asks(Call("bash", {"command": "touch go"})), output(wait=True), "done")
     async with served(tmp_path, script, "--mode", "auto") as (client, _):
         first, _ = await client.call("prompt", text="begin")
         second, _ = await client.call("prompt", text="go on", session=first.rpartition("Session: ")[2])
