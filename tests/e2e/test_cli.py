@@ -180,8 +180,7 @@ async def on_a_terminal(model: FakeModel, home: Path, arguments: Sequence[str], 
 async def test_prompt_on_a_terminal_spins_and_asks(tmp_path):
     async with FakeModel([WRITE, "Done."]) as model:
         status, shown = await on_a_terminal(model, tmp_path, ["prompt", "go"], ("1 to 4:", "nonsense\n1\n"))
-        assert status == 0
-        assert "⠋" in shown and "✓" in shown and "Make this change?" in shown
+        assert status == 0 and "⠋" in shown and "✓" in shown and "Make this change?" in shown
         assert "Always allow edits in this project" in shown and "Please answer y/N or 1 to 4:" in shown
         assert shown.index("+new") < shown.index("1. Allow once (y)")
         assert shown.count("+new") == 1  # The result does not repeat what the question showed.
@@ -219,8 +218,7 @@ async def test_a_question_on_a_terminal_is_answered_by_a_letter_a_number_or_ente
 async def test_what_was_typed_before_a_question_and_the_end_of_input_allow_nothing(tmp_path):
     async with FakeModel([WRITE]) as model:
         status, shown = await on_a_terminal(model, tmp_path, ["prompt", "go"], ("⠋", "y\n"), ("1 to 4:", "\x04"))
-        assert status == 130
-        assert "not answered" in shown
+        assert status == 130 and "not answered" in shown
         assert not (tmp_path / "n.txt").exists()
 
 
@@ -233,8 +231,7 @@ async def test_prompt_on_a_terminal_shows_the_model_at_work_and_a_command_s_outp
         assert (await on_a_terminal(model, tmp_path, prompt, working, ("I run it.", "")))[0] == 0
         live = (("| 30", (tmp_path / "go").touch), ("| gone on", ""), (" s, 16 tokens", ""), ("Bye.", ""))
         status, shown = await on_a_terminal(model, tmp_path, prompt, *live, NO_COLOR="1")
-        assert status == 0
-        assert " s, 16 tokens" in shown and "| 25\r\n" in shown[: shown.index("✓")]
+        assert status == 0 and " s, 16 tokens" in shown and "| 25\r\n" in shown[: shown.index("✓")]
         assert "| 24\r\n" not in shown[: shown.index("✓")]
         assert "\x1b[3" not in shown  # No colours.
 

@@ -87,8 +87,7 @@ async def test_a_question_is_answered_by_a_command_and_by_the_diff_editors_title
         await asked(window, chat)
         await window.command("ACP Coder: Answer the Agent's Question…")
         title, labels = await window.quick_input()
-        assert "Edit a.txt" in title
-        assert [label.strip() for label in labels] == OPTIONS
+        assert "Edit a.txt" in title and [label.strip() for label in labels] == OPTIONS
         await window.choose("Reject")
         await is_done(window, chat)
         assert file.read_text() == TEXT

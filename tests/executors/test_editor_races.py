@@ -117,8 +117,7 @@ async def test_unsaved_text_is_read_and_written_while_files_come_and_go(tmp_path
         while_it_opens(monkeypatch, lambda: next(busy, lambda: None)(), lambda: None)
         await r.editor.prompt("go")
         first, _, last = results(r, 4)
-        assert "unsaved words" in first
-        assert "changed words" in last
+        assert "unsaved words" in first and "changed words" in last
         assert (folder / "f").read_text() == OURS
 
 

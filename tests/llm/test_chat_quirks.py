@@ -334,8 +334,7 @@ async def test_a_server_without_stream_options_is_asked_without_them_from_then_o
         return Answer(text="ok")
 
     async with connected("chat", script) as (provider, model):
-        assert texts(await collect(provider)) == ["ok"]
-        assert texts(await collect(provider)) == ["ok"]
+        assert texts(await collect(provider)) == ["ok"] and texts(await collect(provider)) == ["ok"]
         assert ["stream_options" in request.body for request in model.requests] == [True, False, False]
 
 

@@ -61,8 +61,7 @@ CASES = [
 @table(("text", "said", "calls"), CASES)
 def test_blocks_become_calls_and_the_rest_stays_text(text, said, calls, pieces):
     got, made = read(text, pieces)
-    assert got == said
-    assert [(name, json.loads(arguments)) for name, arguments in made] == calls
+    assert got == said and [(name, json.loads(arguments)) for name, arguments in made] == calls
 
 
 def test_characters_may_come_alone_text_is_not_held_back_and_ids_are_unique():
@@ -113,8 +112,7 @@ async def test_much_text_in_one_piece_is_read_in_one_go(line):
         return read(line), read(f"````bash\n{line}\n````\n")
 
     alone, in_a_block = await anyio.to_thread.run_sync(at_once, abandon_on_cancel=True)
-    assert alone == (line, [])
-    assert len(in_a_block[1]) == 1
+    assert alone == (line, []) and len(in_a_block[1]) == 1
 
 
 def test_a_block_is_a_call_only_where_it_is_closed_or_complete_and_offered():
@@ -145,8 +143,7 @@ def test_the_history_is_told_in_blocks_that_would_be_read_as_the_same_calls():
     assert [type(message) for message in told] == [llm.UserMessage, llm.AssistantMessage, llm.UserMessage]
     assert told[1].tool_calls == ()
     said, again = read(told[1].text)
-    assert said.strip() == "I look."
-    assert again[0] == ("bash", '{"command": "cat <<E\\n```\\nE"}')
+    assert said.strip() == "I look." and again[0] == ("bash", '{"command": "cat <<E\\n```\\nE"}')
     assert [name for name, _ in again] == ["bash", "read", "bash", "write"]
     assert json.loads(again[2][1]) == {"command": "x", "timeout": 5}
     assert told[2].content[0].text.startswith("Result of `bash`:\n```\nr1\n```\nIf the task is done")
@@ -156,8 +153,7 @@ def test_the_catalogue_names_each_tool_and_only_the_blocks_that_work():
     text = catalogue(TOOLS)
     assert all(f"## {name}" in text for name in NAMES)
     assert "```scrape" in text
-    assert "```scrape" not in catalogue(TOOLS[2:]) and "```bash" not in catalogue(TOOLS[2:])
-    assert catalogue([]) == ""
+    assert "```scrape" not in catalogue(TOOLS[2:]) and "```bash" not in catalogue(TOOLS[2:]) and catalogue([]) == ""
 
 
 async def events_of(provider):
@@ -185,11 +181,9 @@ async def test_native_calls_pass_and_an_answer_ends_with_its_first_whole_block()
     assert names == ["read", "read"]
     # What a model writes after it is the result as it imagines it; a real one wrote that as a block of `bash`.
     events, names, _ = await asked('```tool\n{"name": "read", "arguments": {"path": "a"}}\n```\n```bash\n14\n```\n')
-    assert names == ["read"]
-    assert events[-1] == llm.Finished("tool_calls")
+    assert names == ["read"] and events[-1] == llm.Finished("tool_calls")
     events, names, _ = await asked(Answer(text="```bash\nrm -rf bu", finish="length"))
-    assert names == []
-    assert events[-1].reason == "length"
+    assert names == [] and events[-1].reason == "length"
 
 
 async def test_auto_is_native_and_leaves_blocks_alone_until_tools_are_refused():

@@ -425,8 +425,7 @@ async def test_models_come_with_what_they_take_and_are_known_by_their_names() ->
     able = {"image_input": {"supported": True}, "pdf_input": {"supported": False}}
     entries = [{"id": "a", "max_input_tokens": 1_000_000, "capabilities": able}]
     assert await listed("messages", entries) == [llm.ModelInfo("a", 1_000_000, ("image",))]
-    assert manner_of("anthropic/claude-opus-4.8").adaptive
-    assert not manner_of("claude-haiku-4-5-20251001").adaptive
+    assert manner_of("anthropic/claude-opus-4.8").adaptive and not manner_of("claude-haiku-4-5-20251001").adaptive
 
 
 # --- the fake itself ---------------------------------------------------------------------------------------------

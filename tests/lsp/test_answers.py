@@ -113,6 +113,5 @@ def test_settings_are_found_by_section_in_either_spelling():
 @given(st.text(alphabet=st.characters(exclude_characters="\0/", exclude_categories=["Cs"]), min_size=1))
 def test_a_path_survives_its_uri(name: str):
     path = path_of("file:///w/x")
-    assert path is not None and path_of(uri_of(path / name)) == path / name
-    assert path_of("https://w/x") is None
+    assert path is not None and path_of(uri_of(path / name)) == path / name and path_of("https://w/x") is None
     assert path_of("file://[") is None

@@ -135,8 +135,7 @@ IMAGE = {"type": "image", "mimeType": "image/png", "data": base64.b64encode(byte
 ])  # fmt: skip
 def test_what_cannot_be_shown_is_named(block, shown):
     text, images = read_content([block], 1000)
-    assert shown in text
-    assert not images
+    assert shown in text and not images
 
 
 def test_a_result_is_bounded_as_a_whole_and_has_a_text():

@@ -110,8 +110,7 @@ def test_the_strategies_are_those_of_the_source_document(tool: str, strategy: st
 
 def test_strategies_are_configured_by_tool_and_for_all_others() -> None:
     config = CompressionConfig(strategies={"read": "none", "*": "moderate"})
-    assert strategy_of("read", config) == "none"
-    assert strategy_of("bash", config) == STRATEGIES["bash"]
+    assert strategy_of("read", config) == "none" and strategy_of("bash", config) == STRATEGIES["bash"]
     assert strategy_of("mcp_docs_search", config) == "moderate"
     assert strategy_of("mcp_docs_search", CompressionConfig()) == "none"
 

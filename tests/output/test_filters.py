@@ -44,8 +44,7 @@ def test_there_are_nineteen_rules_and_without_one_output_stays_as_it_was():
     assert FILTERS.apply(LOG, "python x.py", exit_code=0) == Filtered(LOG, 400, 400, None, ())
     assert FILTERS.apply("", "make", exit_code=0).text == ""
     assert Filtered("", 342, 28, "Full", ()).stats("bash") == "[bash] 342 lines -> 28 lines, 91.8% filtered"
-    assert Filtered("", 28, 28, "Full", ()).stats("bash") == ""
-    assert Filtered("", 0, 0, None, ()).percent == 0.0
+    assert Filtered("", 28, 28, "Full", ()).stats("bash") == "" and Filtered("", 0, 0, None, ()).percent == 0.0
 
 
 def test_rules_are_applied_one_after_the_other_and_the_worst_confidence_counts():
@@ -90,8 +89,7 @@ def test_the_cause_of_a_failed_make_and_repeating_lines_of_a_document_stay():
 def test_a_rule_of_a_person_takes_the_place_of_the_built_in_one_of_its_name():
     text = '[[rules]]\nname = "make"\nmatch = { exact = "make  all" }\nstrategy = { type = "dedup" }\n[[rules]]\nname = "mine"\nmatch = { regex = "^x" }\nstrategy = { type = "dedup" }'
     filters, warnings = load_filters(text)
-    assert warnings == []
-    assert filters.names.index("make") == FILTERS.names.index("make") and filters.names[-1] == "mine"
+    assert warnings == [] and filters.names.index("make") == FILTERS.names.index("make") and filters.names[-1] == "mine"
     assert [rule.name for rule in filters.matching("make all")] == ["make"] and filters.matching("make") == ()
     filters, _ = load_filters(
         '[[rules]]\nname = "make"\nstrategy = { type = "truncate", max_lines = 5, head = 1, tail = 1 }'
@@ -101,11 +99,9 @@ def test_a_rule_of_a_person_takes_the_place_of_the_built_in_one_of_its_name():
 
 def test_a_rule_is_switched_off_by_its_name_and_the_length_of_a_diff_configured():
     filters, warnings = load_filters('[[rules]]\nname = "npm-install"\nenabled = false')
-    assert "npm-install" not in filters.names
-    assert warnings == []
+    assert "npm-install" not in filters.names and warnings == []
     filters, warnings = load_filters(disabled=["make", "mkae"])
-    assert "make" not in filters.names
-    assert warnings == ["There is no filter rule `mkae` to disable."]
+    assert "make" not in filters.names and warnings == ["There is no filter rule `mkae` to disable."]
     diff = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -0,0 +1,100 @@\n" + "+added\n" * 100
     filters, _ = load_filters(max_diff_lines=20)
     assert filters.apply(diff, "git diff", exit_code=0).lines_after == 21
@@ -147,8 +143,7 @@ def test_a_bad_rule_is_left_out_with_a_warning_and_the_rest_loads(rule):
 @pytest.mark.parametrize("text", ["not toml", "[[rules", "rules = 3", "x = 1", "rules = [1]"])
 def test_a_file_that_makes_no_sense_warns_and_the_built_in_rules_stay(text):
     filters, warnings = load_filters(text)
-    assert filters.names == FILTERS.names
-    assert len(warnings) == 1
+    assert filters.names == FILTERS.names and len(warnings) == 1
 
 
 def test_a_file_of_a_person_is_read_or_warned_about_and_never_waited_for(tmp_path):
@@ -167,8 +162,7 @@ def test_a_file_of_a_person_is_read_or_warned_about_and_never_waited_for(tmp_pat
         (tmp_path, "not a regular file"),
     ):  # fmt: skip
         text, warnings = read_user_filters(path)
-        assert text is None
-        assert why in warnings[0]
+        assert text is None and why in warnings[0]
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(x*)*y", "(?:a?){30}a{30}$", "(.*)*=(.*)*b$"])

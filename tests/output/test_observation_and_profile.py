@@ -42,6 +42,5 @@ def test_the_short_profile_cuts_what_a_tool_can_miss_but_a_note_on_how_to_go_on(
     out, _, err = text.partition("\n[stderr]\n")
     assert out == "o" * 3000 + "\n...[truncated 1003 chars]\n" + "o" * 997 + "END"
     assert len(err) == STREAM_CHARS + len("\n...[truncated 1000 chars]\n")
-    assert shortened_streams("", "e") == "[stderr]\ne"
-    assert shortened_streams("o", " ") == "o"
+    assert shortened_streams("", "e") == "[stderr]\ne" and shortened_streams("o", " ") == "o"
     assert shortened_streams("o" * 8000, "") == "o" * 8000, "twice as much where a terminal joins the streams"

@@ -33,8 +33,7 @@ def numbered(count: int, word: str = "line") -> str:
 
 def test_strip_noise_is_full_when_lines_went_and_fallback_otherwise():
     lines, confidence = kept(StripNoise(("^Compiling ", "^\\s*$")), numbered(10, "Compiling") + "\n\ndone")
-    assert lines == ["[... 10 lines of noise left out ...]", "done"]
-    assert confidence == "Full"
+    assert lines == ["[... 10 lines of noise left out ...]", "done"] and confidence == "Full"
     assert kept(StripNoise(("^Compiling ",)), "one\ntwo") == (["one", "two"], "Fallback")
 
 
@@ -50,16 +49,14 @@ def test_truncate_keeps_twenty_lines_at_each_end_or_what_the_rule_says():
 def test_keep_matching_keeps_nothing_else_but_errors():
     text = numbered(20) + "\nwanted: a\nerror: lost\n" + numbered(20)
     lines, confidence = kept(KeepMatching(("^wanted",)), text)
-    assert lines == ["[... 40 other lines left out ...]", "wanted: a", "error: lost"]
-    assert confidence == "Partial"
+    assert lines == ["[... 40 other lines left out ...]", "wanted: a", "error: lost"] and confidence == "Partial"
     assert kept(KeepMatching(("^absent",)), text) == (text.split("\n"), "Fallback")
 
 
 def test_strip_annotated_takes_the_lines_of_a_note_but_its_errors():
     text = "warning: a\nnote: because of this long reason here\n  --> over there\n  and more of it\nwarning: b\n  = help: see the manual of the program\nend"
     lines, confidence = kept(StripAnnotated(("note:", "help:")), text)
-    assert lines == ["warning: a", "[... 4 lines of notes left out ...]", "warning: b", "end"]
-    assert confidence == "Full"
+    assert lines == ["warning: a", "[... 4 lines of notes left out ...]", "warning: b", "end"] and confidence == "Full"
     assert kept(StripAnnotated(("note:",)), "a\nb")[1] == "Fallback"
     text = "note: the following happened in the tool\n  error: disk full\n  and what is below it, too, at length\nend"
     assert "  error: disk full" in kept(StripAnnotated(("note:",)), text)[0]
@@ -175,8 +172,7 @@ def test_dedup_counts_lines_that_differ_in_time_and_ids_alone():
         f"2026-11-21T09:16:{n:02d}.1Z INFO 0x{n:04x} request 3f1c0f6e-51d3-4b2f-9d1c-5b7e8a6f{n:04x}" for n in range(12)
     )
     lines, confidence = kept(Dedup(), text + "\nother\nother thing", failed=True)
-    assert lines == [text.split("\n")[0] + " (x12)", "other", "other thing"]
-    assert confidence == "Full"
+    assert lines == [text.split("\n")[0] + " (x12)", "other", "other thing"] and confidence == "Full"
     text = "request 1 failed\nrequest 2 failed\nrequest 1 failed"
     assert kept(Dedup(), text)[0] == text.split("\n")
 

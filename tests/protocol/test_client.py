@@ -73,8 +73,7 @@ async def test_each_call_is_for_its_session_and_read(
 ) -> None:
     async with served(Table()) as (connection, wire):
         asked, got = await answered(Client(connection, "s", EVERYTHING), wire, call, {"result": result})
-    assert (asked["method"], asked["params"]) == (method, {"sessionId": "s", **params})
-    assert got == [value]
+    assert (asked["method"], asked["params"]) == (method, {"sessionId": "s", **params}) and got == [value]
 
 
 @pytest.mark.parametrize("call", [
@@ -98,8 +97,7 @@ def test_capabilities_are_read_from_what_was_offered() -> None:
         return [getattr(client.plan, name) for name in names]
 
     odd = acp.ClientCapabilities(meta={"terminal_output": "yes"}, session=acp.ClientSessionCapabilities())
-    assert offers(EVERYTHING) == [True] * 6
-    assert offers(acp.ClientCapabilities()) == [False] * 6
+    assert offers(EVERYTHING) == [True] * 6 and offers(acp.ClientCapabilities()) == [False] * 6
     assert offers(odd) == [False] * 6
 
 

@@ -62,8 +62,7 @@ async def test_reads_see_what_is_not_saved_and_the_disk_where_nothing_is_open(tm
         named = types.VersionedTextDocumentIdentifier(uri=buffer.uri, version=buffer.version)
         editor.text_document_did_change(types.DidChangeTextDocumentParams(text_document=named, content_changes=changes))
         turn = await begun(editor, agent)
-        assert await read(turn, file) == buffer.text
-        assert await read(turn, file, line=2, limit=1) == "2 \U0001d518!\n"
+        assert await read(turn, file) == buffer.text and await read(turn, file, line=2, limit=1) == "2 \U0001d518!\n"
         assert await read(turn, other) == "on disk\n"
         linked = tmp_path / "linked"
         linked.symlink_to(tmp_path / "project")
@@ -95,8 +94,7 @@ async def test_a_write_is_an_edit_of_what_differs_in_the_form_that_the_editor_ta
             assert isinstance(change, types.TextDocumentEdit) and change.text_document.version == 1
             edits = change.edits
         assert [(edit.range.start.line, edit.range.end.line) for edit in edits] == [(3, 4)]
-        assert buffer.text == HARD.replace("d = 1", f"d = '{ZWJ}'\ne = 2")
-        assert file.read_text() == HARD
+        assert buffer.text == HARD.replace("d = 1", f"d = '{ZWJ}'\ne = 2") and file.read_text() == HARD
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
@@ -166,8 +164,7 @@ async def test_a_file_is_that_of_the_disk_until_it_is_open_and_then_the_editors(
         deleted.unlink()
         assert await read(turn, deleted) == "one\ntwo\nthree\n"
         await write(turn, deleted, "one\n")
-        assert buffer.text == "one\n"
-        assert not deleted.exists()
+        assert buffer.text == "one\n" and not deleted.exists()
         typed, buffer = opened(editor, tmp_path, name="typed.py")
         editor.type(buffer, 0, 0, "typed\n")
         typed.write_text("other\n")

@@ -48,8 +48,7 @@ async def test_landlock_holds_commands_in_a_container_that_runs_already(tmp_path
         first, second, third, outside = results(r)
         assert "tangerine" not in first + second + third and "Permission denied" in first
         assert "/etc/x: Permission denied" in first and "/tmp/x: Permission denied" in first
-        assert "The command ran in a sandbox" in first
-        assert "papaya" in second and "tangerine" not in third
+        assert "The command ran in a sandbox" in first and "papaya" in second and "tangerine" not in third
         assert "tangerine" in outside and "papaya" not in outside
         await r.editor.prompt("/place")
         assert (

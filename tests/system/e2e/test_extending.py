@@ -177,9 +177,7 @@ async def test_a_package_of_others_adds_tools(tmp_path, installed):
     async with FakeModel(script) as model:
         await prompt(tmp_path, "go", model.base_url, "--mode", "ask", PYTHONPATH=str(installed))
         first, second, third, fourth = results(model)
-        assert first == "3"
-        assert "There is no text. Give some." in second
-        assert third == "longest"
+        assert first == "3" and "There is no text. Give some." in second and third == "longest"
         assert "outside this session's folders" in fourth
 
 

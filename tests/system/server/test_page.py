@@ -377,8 +377,7 @@ async def fits(visit: Visit) -> None:
           return [document.scrollingElement.scrollWidth, small.map((one) => one.outerHTML.slice(0, 120))];
         }"""
     )
-    assert wide <= PHONE["width"]
-    assert small == []
+    assert wide <= PHONE["width"] and small == []
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])

@@ -45,8 +45,7 @@ async def test_sessions_of_a_server_that_was_killed_are_there_at_once(tmp_path: 
 def test_tokens_are_added_listed_and_revoked_and_kept_by_their_hash(tmp_path: Path) -> None:
     token = ran(tmp_path, "token", "add", "phone", "--folder", str(tmp_path)).stdout.strip()
     file = tmp_path / ".local/state/acp-coder/tokens.json"
-    assert token.startswith("acp_") and token not in file.read_text()
-    assert file.stat().st_mode & 0o777 == 0o600
+    assert token.startswith("acp_") and token not in file.read_text() and file.stat().st_mode & 0o777 == 0o600
     assert f"phone  may prompt  {tmp_path}  since 20" in ran(tmp_path, "token", "list").stdout
     assert "there is a token 'phone' already" in ran(tmp_path, "token", "add", "phone").stderr
     assert "there is no token 'x'; there are: phone" in ran(tmp_path, "token", "revoke", "x").stderr
