@@ -177,16 +177,13 @@ def test_odd_schemas_and_values_break_nothing(text, called):
     "".join(one.arguments if isinstance(one, ToolUse) else one.text for one in out).encode()
 
 
-def test_ordinary_text_is_not_held_back_and_no_end_costs_no_square():
+def test_ordinary_text_is_not_held_back_and_no_end_or_long_call_costs_a_square():
     reader = WrittenCalls(TOOLS)
     for piece in ("Hello", " there", "\n", "This is", " plain text\n", "```python\nimport os\n", "x = {1}\n"):
         assert [one.text for one in reader.feed(piece)] == [piece]
     text = f"<function=bash>{'<parameter=a>' * 200_000}</function>\n"
     reader = WrittenCalls(TOOLS)
     assert "".join(one.text for one in [*reader.feed(text), *reader.end()]) == text
-
-
-def test_a_long_call_costs_no_square_of_its_length():
     reader = WrittenCalls(TOOLS)
     out = reader.feed('{"name": "write", "arguments": {"path": "a", "content": "')
     for _ in range(10_000):

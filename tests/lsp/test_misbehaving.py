@@ -211,22 +211,17 @@ async def test_a_server_that_will_not_leave_is_killed_with_its_children(tmp_path
         await anyio.sleep(0.01)
 
 
-async def test_a_server_is_told_of_the_end(tmp_path: Path):
-    async with running(tmp_path, raw()) as kit:
-        await kit.servers.diagnostics([kit.write("a.raw", "fine\n")])
-    assert [each["method"] for each in kit.heard()][-2:] == ["shutdown", "exit"]
-    assert [each.state for each in kit.servers.states()] == ["stopped"]
-    with pytest.raises(LspError, match="was stopped"):
-        await kit.servers.diagnostics([Document(tmp_path / "a.raw", "fine\n")])
-
-
-async def test_hidden_places_are_left_out_and_renames_that_touch_them_refused(tmp_path: Path):
+async def test_hidden_places_are_left_out_renames_that_touch_them_refused_and_the_end_told(tmp_path: Path):
     async with running(tmp_path, raw()) as kit:
         document = kit.write("a.raw", "fine\n")
         (place,) = await kit.servers.definition(document, START)
         assert place.uri == document.path.as_uri()
         with pytest.raises(LspError, match="must not be read"):
             await kit.servers.rename(document, START, "hidden")
+    assert [each["method"] for each in kit.heard()][-2:] == ["shutdown", "exit"]
+    assert [each.state for each in kit.servers.states()] == ["stopped"]
+    with pytest.raises(LspError, match="was stopped"):
+        await kit.servers.diagnostics([Document(tmp_path / "a.raw", "fine\n")])
 
 
 async def test_a_rename_gives_edits_or_says_why_not(tmp_path: Path):

@@ -31,10 +31,12 @@ def numbered(count: int, word: str = "line") -> str:
     return "\n".join(f"{word} number {number}" for number in range(count))
 
 
-def test_strip_noise_is_full_when_lines_went_and_fallback_otherwise():
+def test_strip_noise_is_full_when_lines_longer_than_their_mark_went_and_fallback_otherwise():
     lines, confidence = kept(StripNoise(("^Compiling ", "^\\s*$")), numbered(10, "Compiling") + "\n\ndone")
     assert lines == ["[... 10 lines of noise left out ...]", "done"] and confidence == "Full"
     assert kept(StripNoise(("^Compiling ",)), "one\ntwo") == (["one", "two"], "Fallback")
+    assert kept(StripNoise(("^x$",)), "a\nx\nb")[0] == ["a", "x", "b"]
+    assert Omission("line", "lines").mark(1) == "[... 1 line left out ...]"
 
 
 def test_truncate_keeps_twenty_lines_at_each_end_or_what_the_rule_says():
@@ -253,11 +255,6 @@ def test_rows_of_other_tables_are_judged_by_their_columns(head, well, unwell):
     rows = [head, *(well.format(n % 10) for n in range(60)), unwell, *(well.format(n % 10) for n in range(60))]
     lines, _ = kept(Truncate(50, 5, 5), "\n".join(rows))
     assert unwell in lines and len(lines) == 13
-
-
-def test_what_is_not_longer_than_its_mark_stays():
-    assert kept(StripNoise(("^x$",)), "a\nx\nb")[0] == ["a", "x", "b"]
-    assert Omission("line", "lines").mark(1) == "[... 1 line left out ...]"
 
 
 @table(

@@ -141,7 +141,7 @@ async def test_question_to_a_person_is_not_bounded_and_can_be_taken_back() -> No
         assert (await wire.receive())["method"] == "$/cancel_request"
 
 
-async def test_update_is_a_notification_of_the_session() -> None:
+async def test_update_is_a_notification_of_the_session_and_after_the_end_goes_nowhere_and_calls_fail() -> None:
     async with served(Table()) as (connection, wire):
         client = Client(connection, "s", EVERYTHING)
         client.update(acp.AgentMessageChunk(content=acp.TextContent(text="hi")))
@@ -150,11 +150,6 @@ async def test_update_is_a_notification_of_the_session() -> None:
         assert await wire.receive() == {
             "jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update},
         }  # fmt: skip
-
-
-async def test_after_the_end_calls_fail_and_updates_go_nowhere() -> None:
-    async with served(Table()) as (connection, wire):
-        client = Client(connection, "s", EVERYTHING)
         connection.close()
         assert await wire.receive() is None
         client.update(acp.AgentMessageChunk(content=acp.TextContent(text="late")))

@@ -55,9 +55,12 @@ def test_a_persons_own_lists_and_comments_stay():
     assert back["language-server"] == tomllib.loads(MINE)["language-server"]
 
 
-def test_adding_twice_changes_nothing():
+def test_adding_twice_or_removing_what_is_not_there_changes_nothing():
     once = add(MINE, SERVER, servers_of, "languages.toml")
     assert add(once, SERVER, servers_of, "languages.toml") == once
+    text = '[[language]]\nname = "python"\n\n[language-server.x]\ncommand = "x"\n'
+    text += '\n[[language]]\nname = "rust"\n# the end\n'
+    assert remove(text, "languages.toml") == text
 
 
 def test_what_is_no_toml_is_refused_in_words():
@@ -108,9 +111,3 @@ def test_what_a_person_wrote_behind_is_kept_when_it_is_taken_back():
     assert "acp-coder" not in [
         name for item in tomllib.loads(back)["language"] for name in item.get("language-servers", [])
     ]
-
-
-def test_a_file_without_the_agent_stays_as_it_is():
-    text = '[[language]]\nname = "python"\n\n[language-server.x]\ncommand = "x"\n'
-    text += '\n[[language]]\nname = "rust"\n# the end\n'
-    assert remove(text, "languages.toml") == text

@@ -57,9 +57,11 @@ def test_a_hand_written_file_changes_by_the_member_alone():
     assert remove_member(after, PATH, "settings.json") == before
 
 
-def test_a_comment_behind_the_last_member_stays_where_it_is():
+def test_a_comment_behind_the_last_member_stays_and_a_key_with_a_tab_is_a_key():
     after = set_member('{\n  "a": 1 // one\n}\n', ("b",), 2, "f")
     assert plain(after) == {"a": 1, "b": 2} and "// one" in after
+    assert get_member(set_member('{"a\tb": 1}', ["x"], 2, "f"), ["x"], "f") == "2"
+    assert set_member('{"a\tb": 1}', ["a\tb"], 2, "f") == '{"a\tb": 2}'
 
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"a": }', "nonsense", '{"a": 1} trailing', '"text"'])
@@ -109,8 +111,3 @@ def test_for_any_object_what_is_set_can_be_read_and_the_rest_is_as_before(data, 
 def test_a_comment_beside_the_member_stays_when_that_is_taken_away(text):
     gone = remove_member(text, ["agent_servers", "acp-coder"], "f")
     assert "my note" in gone and "agent_servers" not in gone and set_member(gone, ["x"], 1, "f").count("my note") == 1
-
-
-def test_a_key_with_a_tab_in_it_is_a_key():
-    assert get_member(set_member('{"a\tb": 1}', ["x"], 2, "f"), ["x"], "f") == "2"
-    assert set_member('{"a\tb": 1}', ["a\tb"], 2, "f") == '{"a\tb": 2}'

@@ -92,17 +92,7 @@ def test_pages_together_are_the_whole_list(store: SessionStore) -> None:
     assert seen == names[::-1]
 
 
-def test_deleting_takes_the_log_with_it(store: SessionStore) -> None:
-    used(store, "a", "b")
-    for name in ("a", "b"):
-        store.append(name, [LogEntry("update", b"1")])
-    assert store.delete("a") is True and (store.get("a"), store.entries("a"), ids(store)) == (None, [], ["b"])
-    assert len(store.entries("b")) == 1
-    store.create(record("a"))
-    assert store.entries("a") == [], "a new session of the same id begins empty"
-
-
-def test_entries_come_back_in_order_byte_for_byte(store: SessionStore, opened: Open) -> None:
+def test_entries_come_back_in_order_byte_for_byte_and_go_with_their_session(store: SessionStore, opened: Open) -> None:
     used(store, "a", "b")
     kept = [LogEntry("update", "ü".encode()), LogEntry("message", b"\x00\xff"), LogEntry("reset", b"[]")]
     store.append("a", kept[:2])
@@ -111,6 +101,10 @@ def test_entries_come_back_in_order_byte_for_byte(store: SessionStore, opened: O
     store.append("a", [])
     assert store.entries("a") == kept
     assert opened().entries("a") == kept
+    assert store.delete("a") is True and (store.get("a"), store.entries("a"), ids(store)) == (None, [], ["b"])
+    assert len(store.entries("b")) == 1
+    store.create(record("a"))
+    assert store.entries("a") == [], "a new session of the same id begins empty"
 
 
 async def test_what_sessions_store_at_once_is_each_ones_own_and_a_deleted_one_fails(store: SessionStore, opened: Open):
