@@ -91,7 +91,7 @@ def test_the_file_is_for_its_owner_only(environ: dict[str, str]) -> None:
     assert [path.name for path in file.parent.iterdir()] == ["credentials.json"]
 
 
-def test_a_file_that_was_open_to_others_is_closed(environ: dict[str, str]) -> None:
+def test_an_open_file_is_closed_and_a_link_in_its_place_not_followed(environ: dict[str, str], tmp_path: Path) -> None:
     file = credentials_file(environ)
     file.parent.mkdir(parents=True)
     file.write_text('{"other": "kept"}')
@@ -102,12 +102,7 @@ def test_a_file_that_was_open_to_others_is_closed(environ: dict[str, str]) -> No
     store_key("default", "secret", environ)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert json.loads(file.read_text()) == {"other": "kept", "default": "secret"}
-
-
-def test_a_link_in_place_of_the_new_file_is_not_followed(environ: dict[str, str], tmp_path: Path) -> None:
-    file = credentials_file(environ)
-    file.parent.mkdir(parents=True)
-    file.with_name("credentials.json.new").symlink_to(tmp_path / "elsewhere")
+    leftover.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ConfigError, match="cannot be written"):
         store_key("default", "secret", environ)
     assert not (tmp_path / "elsewhere").exists()

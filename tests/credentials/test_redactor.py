@@ -63,12 +63,15 @@ def test_the_formats_of_providers_are_found_wherever_they_stand(kind: str, token
     assert PLAIN.redact("abc" + token) == "abc" + token or "secret_" in token
 
 
-def test_a_colour_within_a_credential_does_not_save_it():
+def test_a_colour_within_a_credential_does_not_save_it_and_kinds_are_named_once_in_order():
     token = TOKENS["GitHub token"][0]
     line = f"\x1b[32mremote\x1b[0m {token[:9]}\x1b[1m\x1b[31m{token[9:20]}\x1b[m{token[20:]} end\n"
     assert PLAIN.redact(line) == "remote [redacted: GitHub token] end\n"
     coloured = "\x1b[32mok\x1b[0m nothing \x1b[1mhere\x1b[0m\n"
     assert PLAIN.redact(coloured + line + coloured) == coloured + "remote [redacted: GitHub token] end\n" + coloured
+    _, kinds = PLAIN.redact_counted(f"{token} {token}\nDB_PASSWORD=abcdefgh\n")
+    assert kinds == ("GitHub token", "password")
+    assert all(MARK.search(f"[redacted: {kind}]") and holds_mark(f"x[redacted: {kind}]") for kind in (*kinds, *TOKENS))
 
 
 FOUND = [
@@ -268,10 +271,3 @@ def test_redaction_can_be_switched_off_and_lets_odd_characters_through():
 def test_hostile_text_is_worked_off(unit: str):
     text = unit * (100_000 // len(unit))
     assert len(PLAIN.redact(text)) <= 4 * len(text)
-
-
-def test_kinds_are_named_once_in_order():
-    token = TOKENS["GitHub token"][0]
-    _, kinds = PLAIN.redact_counted(f"{token} {token}\nDB_PASSWORD=abcdefgh\n")
-    assert kinds == ("GitHub token", "password")
-    assert all(MARK.search(f"[redacted: {kind}]") and holds_mark(f"x[redacted: {kind}]") for kind in (*kinds, *TOKENS))

@@ -146,8 +146,7 @@ async def test_a_reload_brings_the_session_back_with_its_calls_and_its_context(c
         await answered(window, chat, "First answer.")
         assert await chat.prompts() == ["Read it"]
         assert await chat.cards() == cards
-        rows = await window.eventually(lambda: window.rows("Tool Calls"), len)
-        assert rows == [
+        assert await window.eventually(lambda: window.rows("Tool Calls"), len) == [
             Row("Prompt 1", "2 calls", "", 1, True),
             Row("Read a.txt", "✓", "eye", 2, None),
             Row("false", "✗", "terminal", 2, None),
@@ -259,8 +258,7 @@ async def test_files_the_selection_commands_and_pictures_go_with_a_prompt(code, 
         await window.type("with @sel")
         await window.eventually(suggestions.all_inner_texts, lambda labels: labels == ["selection"])
         await window.page.keyboard.press("Tab")
-        chips = chat.frame.locator(".composer .chip .label")
-        assert await chips.all_inner_texts() == ["src/alpha.py", "beta.py:2-3"]
+        assert await chat.frame.locator(".composer .chip .label").all_inner_texts() == ["src/alpha.py", "beta.py:2-3"]
         await window.page.keyboard.press("Enter")
         await answered(window, chat, "Read.")
         sent = prompts(model)[0]

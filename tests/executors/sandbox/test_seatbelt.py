@@ -38,17 +38,13 @@ def blocks(text: str) -> list[str]:
     return found
 
 
-def test_nothing_is_allowed_but_what_is_named_under_all_its_names() -> None:
+def test_only_what_is_named_is_allowed_written_read_protected_and_hidden_in_that_order() -> None:
     found = blocks(profile(POLICY, None))
     assert found[:2] == ["(version 1)", "(deny default)"]
     assert not any(block.startswith(("(allow default", "(allow file-write*)", "(allow file-read*)")) for block in found)
     text = profile(POLICY, Path("/var/folders/x"))
     for name in ("/private/tmp/w", "/tmp/w", "/var/folders/x/tmp", "/private/var/folders/x/tmp"):
         assert f'(subpath "{name}")' in text
-
-
-def test_folders_are_written_read_protected_and_hidden_in_that_order() -> None:
-    found = blocks(profile(POLICY, None))
 
     def place(words: str, path: str) -> int:
         return next(i for i, block in enumerate(found) if block.startswith(f"({words}\n") and f'"{path}"' in block)
