@@ -372,24 +372,21 @@ def failing(kind: str, message: str) -> dict[str, Any]:
     return event("error", error={"type": kind, "message": message})
 
 
-@pytest.mark.parametrize(
-    ("reply", "kind", "said"),
-    [
-        (RawAnswer(wire(failing("overloaded_error", "Overloaded"))), "server", "Overloaded"),
-        (RawAnswer(wire(failing("rate_limit_error", "slow"))), "rate_limit", "slow"),
-        (RawAnswer(wire(failing("api_error", "oops"))), "server", "oops"),
-        (RawAnswer((b"data: what is this\n\n",)), "server", "what is this"),
-        (RawAnswer((b"<html>hello</html>",)), "not_found", "a web page"),
-        (RawAnswer(wire(event("message_start", message={}), text("a"))), "network", "ended early"),
-        # A refusal is one sentence with what to do.
-        (Failure(400, failing("invalid_request_error", "Your credit balance is too low")), "quota", "credit"),
-        (Failure(401, failing("authentication_error", "invalid x-api-key")), "auth", "key"),
-        (Failure(403, failing("permission_error", "no")), "auth", "permissions"),
-        (Failure(404, failing("not_found_error", "model: x")), "not_found", "the model"),
-        (Failure(413, failing("request_too_large", "big")), "context_too_long", "compact"),
-        (Failure(400, failing("invalid_request_error", "prompt is too long: 2 > 1")), "context_too_long", "compact"),
-    ],
-)
+@pytest.mark.parametrize(("reply", "kind", "said"), [
+    (RawAnswer(wire(failing("overloaded_error", "Overloaded"))), "server", "Overloaded"),
+    (RawAnswer(wire(failing("rate_limit_error", "slow"))), "rate_limit", "slow"),
+    (RawAnswer(wire(failing("api_error", "oops"))), "server", "oops"),
+    (RawAnswer((b"data: what is this\n\n",)), "server", "what is this"),
+    (RawAnswer((b"<html>hello</html>",)), "not_found", "a web page"),
+    (RawAnswer(wire(event("message_start", message={}), text("a"))), "network", "ended early"),
+    # A refusal is one sentence with what to do.
+    (Failure(400, failing("invalid_request_error", "Your credit balance is too low")), "quota", "credit"),
+    (Failure(401, failing("authentication_error", "invalid x-api-key")), "auth", "key"),
+    (Failure(403, failing("permission_error", "no")), "auth", "permissions"),
+    (Failure(404, failing("not_found_error", "model: x")), "not_found", "the model"),
+    (Failure(413, failing("request_too_large", "big")), "context_too_long", "compact"),
+    (Failure(400, failing("invalid_request_error", "prompt is too long: 2 > 1")), "context_too_long", "compact"),
+])  # fmt: skip
 async def test_errors(reply: Any, kind: str, said: str) -> None:
     await check_failure("messages", reply, kind, said)
 

@@ -88,17 +88,11 @@ def test_where_helix_does_not_say_what_is_known_of_it_counts(tmp_path, script):
     assert ask_helix(str(tmp_path / "missing"))("rust") == known()["rust"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        'language = [{ name = "python" }]\n',
-        'language-server = { a = { command = "x" } }\n',
-        "language = 3\n",
-        '[language]\nname = "x"\n',
-        "[[language-server]]\nx = 1\n",
-        '[[language]]\nname = "python"\nlanguage-servers = "x"\n',
-    ],
-)
+@pytest.mark.parametrize("text", [
+    'language = [{ name = "python" }]\n', 'language-server = { a = { command = "x" } }\n', "language = 3\n",
+    '[language]\nname = "x"\n', "[[language-server]]\nx = 1\n",
+    '[[language]]\nname = "python"\nlanguage-servers = "x"\n',
+])  # fmt: skip
 def test_a_form_that_cannot_be_added_to_is_told_and_left_alone(text):
     with pytest.raises(UsageError, match="nothing was changed"):
         add(text, {"command": "x"}, lambda _: [], "languages.toml")

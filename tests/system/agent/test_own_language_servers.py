@@ -83,12 +83,11 @@ async def test_symbols_are_found_by_the_server_not_by_their_spelling(tmp_path):
     calls = [
         Call("definition", {"path": "main.py", "symbol": "total", "line": 3}),
         Call("references", {"path": "shapes.py", "symbol": "Shape"}),
-        Call("hover", {"path": "main.py", "symbol": "total"}),
-        Call("symbols", {"path": "shapes.py"}),
+        Call("hover", {"path": "main.py", "symbol": "total"}), Call("symbols", {"path": "shapes.py"}),
         Call("symbols", {"query": "total", "path": "main.py"}),
         Call("definition", {"path": "main.py", "symbol": "total", "line": 2}),
         Call("definition", {"path": "main.py", "symbol": "missing"}),
-    ]
+    ]  # fmt: skip
     async with on(tmp_path, *calls) as r:
         definition, references, hover, outline, named, wrong_line, missing = await run(r)
         assert definition == "shapes.py:6:5: def total(shapes: list[Shape]) -> float:"

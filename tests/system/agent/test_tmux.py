@@ -181,14 +181,13 @@ async def test_panes_and_sessions_are_made_and_removed_within_limits(tmp_path: P
 
 async def test_a_missing_pane_is_looked_at_in_the_shared_one_and_never_typed_into(tmp_path: Path) -> None:
     script = [
-        shared("echo here"),
-        tool("capture_pane", pane="gone"),
+        shared("echo here"), tool("capture_pane", pane="gone"),
         tool("send_keys", pane="gone", literal_text="touch made", enter=True, **CLAIM),
         tool("send_keys", literal_text="touch made", enter=True, **CLAIM),
         tool("send_keys", pane="shared", literal_text="exit", enter=True, **CLAIM),
         tool("send_keys", pane="shared", literal_text="touch typed", enter=True, **{**CLAIM, "mutation": True}),
         Answer(text="ok"),
-    ]
+    ]  # fmt: skip
     async with went(tmp_path, script, config=TMUX, mode="auto", otherwise=allow_once) as r:
         said = results(r)
         assert "There is no pane main:gone of ours" in said[1] and "[instead: the shared pane]" in said[1]
