@@ -62,8 +62,7 @@ def _root(*, bash: bool) -> bytes:
         _add(tar, "etc/passwd", data=b"root:x:0:0:root:/root:/bin/sh\n")
         busybox = Path(str(shutil.which("busybox"))).resolve()
         _add(tar, "bin/busybox", data=busybox.read_bytes(), mode=0o755)
-        names = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split()
-        for name in names:
+        for name in subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split():
             if name != "busybox":
                 _add(tar, f"bin/{name}", tarfile.SYMTYPE, target="busybox")
         if bash:

@@ -89,8 +89,7 @@ def forked_command(script: str = "") -> str:
         folder.rmdir()
 
     atexit.register(end)
-    assert server.stdout is not None
-    assert server.stdout.readline() == b"ready\n"
+    assert server.stdout is not None and server.stdout.readline() == b"ready\n"
     return str(program)
 
 

@@ -21,7 +21,5 @@ def test_a_table_runs_every_row_and_names_those_that_fail() -> None:
         rule(fixture="x")
     assert seen == [(outer, number, "x") for outer in (10, 20) for number in (1, 2, 3, 4)]
     text = str(failure.value)
-    assert "2 of 2 rows failed" in text
-    assert text.count("2 of 4 rows failed") == 2
-    assert "(2, 3): AssertionError" in text
+    assert "2 of 2 rows failed" in text and text.count("2 of 4 rows failed") == 2 and "(2, 3): AssertionError" in text
     assert "(4, 0): ZeroDivisionError" in text

@@ -79,8 +79,7 @@ class V2Wire:
 
     async def write(self, data: bytes) -> None:
         *lines, self._out = (self._out + data).split(b"\n")
-        told = b"".join(self._to_agent(line) + b"\n" for line in lines)
-        await self._inner.write(told)
+        await self._inner.write(b"".join(self._to_agent(line) + b"\n" for line in lines))
 
     def close(self) -> None:
         self._inner.close()

@@ -28,8 +28,7 @@ class Pair:
 
     async def __aenter__(self) -> tuple[AcpClient, ScriptedAgent]:
         agent, transport = await self._stack.enter_async_context(scripted_agent())
-        client = await self._stack.enter_async_context(AcpClient(transport, **self._client))
-        return client, agent
+        return await self._stack.enter_async_context(AcpClient(transport, **self._client)), agent
 
     async def __aexit__(self, *error: Any) -> None:
         await self._stack.__aexit__(*error)
@@ -94,8 +93,7 @@ async def test_initialize_tells_what_is_served_and_nothing_else() -> None:
     """[INIT-1]"""
     info = acp.Implementation(name="c", version="1")
     async with Pair(files=Files(), terminals=Terminals(), info=info) as (client, agent):
-        answer = await client.initialize()
-        assert answer.protocol_version == 1
+        assert (await client.initialize()).protocol_version == 1
         ((_, params),) = agent.received
         assert params == {
             "protocolVersion": 1,
@@ -171,8 +169,7 @@ async def test_updates_arrive_in_order_and_before_the_answer() -> None:
     got: list[str] = []
 
     def on_update(session: str, update: acp.SessionUpdate) -> None:
-        assert isinstance(update, acp.AgentMessageChunk)
-        assert isinstance(update.content, acp.TextContent)
+        assert isinstance(update, acp.AgentMessageChunk) and isinstance(update.content, acp.TextContent)
         got.append(f"{session}:{update.content.text}")
 
     async with Pair(on_update=on_update) as (client, agent):
@@ -225,8 +222,7 @@ async def test_wrong_requests_are_answered_by_their_codes(method: str, params: A
     async with Pair(files=Files(), terminals=Terminals()) as (_, agent):
         with pytest.raises(PeerError) as caught:
             await agent.connection.request(method, params)
-        assert caught.value.code == code
-        assert caught.value.message
+        assert caught.value.code == code and caught.value.message
 
 
 @pytest.mark.parametrize(("capabilities", "refused"), [
@@ -276,8 +272,7 @@ async def test_a_bounded_client_serves_files_in_the_sessions_folders_only(tmp_pa
                 outside / "file", inside / ".." / "inside-not" / "file", inside / "out" / "file",
                 inside / "out" / "new", inside / "a\0b", tmp_path / "new",
             ]  # fmt: skip
-        assert (outside / "file").read_text() == "here"
-        assert not (outside / "new").exists()
+        assert (outside / "file").read_text() == "here" and not (outside / "new").exists()
         for path in (inside / "file", more / "file", tmp_path / "in" / "file", inside / "made" / "new"):
             await agent.ask("fs/write_text_file", path=str(path), content="changed")
             assert (await agent.ask("fs/read_text_file", path=str(path)))["content"] == "changed"

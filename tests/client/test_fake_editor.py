@@ -74,20 +74,17 @@ async def test_whole_turn_is_recorded_and_clean() -> None:
             ),
             {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "lo"}},
         )  # fmt: skip
-        answer = await editor.prompt("hi")
-        assert answer.stop_reason == "end_turn"
+        assert (await editor.prompt("hi")).stop_reason == "end_turn"
         assert (editor.text(), editor.thoughts()) == ("Hello", "hm")
         state = editor.tool_call()
         assert (state.title, state.kind, state.raw_input) == ("a call", "read", {"path": "/x"})
-        assert state.statuses == ["pending", "in_progress", "completed"]
-        assert state.text() == "text of x"
+        assert state.statuses == ["pending", "in_progress", "completed"] and state.text() == "text of x"
         assert state.locations[0].path == "/x"
         editor.assert_tool_calls_finished()
         assert len(editor.updates["s"]) == 6
         assert [line.direction for line in editor.transcript[:2]] == ["to_agent", "from_agent"]
         assert editor.lines("to_agent", "session/prompt")[0]["params"]["prompt"] == [{"type": "text", "text": "hi"}]
-        assert len(editor.lines("from_agent", "session/update")) == 6
-        assert editor.violations == []
+        assert len(editor.lines("from_agent", "session/update")) == 6 and editor.violations == []
 
 
 @pytest.mark.parametrize(("statuses", "legal"), [
@@ -393,8 +390,7 @@ async def test_recorded_initialize_can_be_sent_as_it_was(name: str) -> None:
 async def test_agent_may_be_a_process(tmp_path: Path) -> None:
     async with FakeEditor.spawn([sys.executable, AGENT, "good"], cwd=tmp_path, fs_read=False) as editor:
         answer = await editor.start()
-        assert answer.meta is not None
-        assert answer.meta["cwd"] == real(tmp_path)
+        assert answer.meta is not None and answer.meta["cwd"] == real(tmp_path)
         assert editor.process is not None
     assert editor.process.returncode == 0
 

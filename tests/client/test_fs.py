@@ -23,8 +23,7 @@ async def agent(files: Files) -> AsyncIterator[ScriptedAgent]:
 
 
 async def read(agent: ScriptedAgent, path: Path, **params: Any) -> str:
-    answer = await agent.ask("fs/read_text_file", path=str(path), **params)
-    return str(answer["content"])
+    return str((await agent.ask("fs/read_text_file", path=str(path), **params))["content"])
 
 
 async def write(agent: ScriptedAgent, path: Path, content: str) -> Any:
@@ -49,12 +48,10 @@ async def test_final_line_feed_is_no_line_and_a_missing_file_is_not_found(agent:
     """[RPC-12]"""
     (tmp_path / "f").write_text("a\nb\n", encoding="utf-8")
     assert await read(agent, tmp_path / "f", line=2, limit=1) == "b\n"
-    assert await read(agent, tmp_path / "f", line=2) == "b\n"
-    assert await read(agent, tmp_path / "f", limit=2) == "a\nb\n"
+    assert await read(agent, tmp_path / "f", line=2) == "b\n" and await read(agent, tmp_path / "f", limit=2) == "a\nb\n"
     with pytest.raises(PeerError) as caught:
         await read(agent, tmp_path / "none")
-    assert caught.value.code == -32002
-    assert caught.value.data == {"uri": str(tmp_path / "none")}
+    assert caught.value.code == -32002 and caught.value.data == {"uri": str(tmp_path / "none")}
 
 
 @pytest.mark.parametrize("kind", ["folder", "binary"])
@@ -88,8 +85,7 @@ async def test_unsaved_buffers_are_read_before_the_disk_and_saved_if_wanted(
     file = tmp_path / "f"
     file.write_text("on disk", encoding="utf-8")
     files.buffers[file] = "one\ntwo\n"
-    assert await read(agent, file) == "one\ntwo\n"
-    assert await read(agent, file, line=2, limit=1) == "two\n"
+    assert await read(agent, file) == "one\ntwo\n" and await read(agent, file, line=2, limit=1) == "two\n"
     files.buffers[tmp_path / "new"] = "not on disk at all"
     assert await read(agent, tmp_path / "new") == "not on disk at all"
     file = tmp_path / "f"

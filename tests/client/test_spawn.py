@@ -22,8 +22,7 @@ def argv(behaviour: str) -> list[str]:
 async def test_agent_answers_over_its_pipes_and_ends_with_its_stdin(tmp_path: Path) -> None:
     """[END-1]"""
     async with spawn_agent(argv("good"), cwd=tmp_path, env={**os.environ, "NAME": "é"}) as agent:
-        answer = await agent.client.initialize()
-        assert answer.meta == {"cwd": real(tmp_path), "name": "é"}
+        assert (await agent.client.initialize()).meta == {"cwd": real(tmp_path), "name": "é"}
         assert agent.process.returncode is None
     assert agent.process.returncode == 0
 
@@ -32,8 +31,7 @@ async def test_last_answer_and_last_words_of_an_agent_that_dies_are_read() -> No
     async with spawn_agent(argv("dies")) as agent:
         with pytest.raises(ConnectionClosed):
             await agent.client.initialize()
-        assert await agent.process.wait() == 3
-        assert agent.process.stderr == "no key: set one\n"
+        assert await agent.process.wait() == 3 and agent.process.stderr == "no key: set one\n"
     assert agent.process.stderr == "no key: set one\n"
     for _ in range(5):
         async with spawn_agent(argv("answers and dies")) as agent:
@@ -44,8 +42,7 @@ async def test_stderr_never_stalls_the_agent_and_its_end_is_kept() -> None:
     """[TR-10]"""
     async with spawn_agent(argv("chatty")) as agent:
         await agent.client.initialize()
-    assert agent.process.stderr.endswith("xxx" + "the end")
-    assert len(agent.process.stderr) == STDERR_BYTES
+    assert agent.process.stderr.endswith("xxx" + "the end") and len(agent.process.stderr) == STDERR_BYTES
 
 
 async def test_agent_that_stays_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,8 +25,7 @@ async def agent(terminals: Terminals) -> AsyncIterator[ScriptedAgent]:
 
 
 async def create(agent: ScriptedAgent, command: str, *args: str, **params: Any) -> str:
-    answer = await agent.ask("terminal/create", command=command, args=list(args), **params)
-    return str(answer["terminalId"])
+    return str((await agent.ask("terminal/create", command=command, args=list(args), **params))["terminalId"])
 
 
 async def wait(agent: ScriptedAgent, terminal: str) -> Any:
@@ -64,8 +63,7 @@ async def test_arguments_folder_and_environment_are_the_requests_and_output_is_i
     assert result == {"output": "1\n2\n3\n", "truncated": False, "exitStatus": {"exitCode": 7}}
     env = [{"name": "ADDED", "value": "é x"}]
     result = await run(agent, "sh", "-c", 'pwd; echo "$ADDED"; test -n "$PATH"', cwd=str(tmp_path), env=env)
-    assert result["output"] == f"{real(tmp_path)}\né x\n"
-    assert result["exitStatus"] == {"exitCode": 0}
+    assert result["output"] == f"{real(tmp_path)}\né x\n" and result["exitStatus"] == {"exitCode": 0}
     assert (await run(agent, "cat"))["exitStatus"] == {"exitCode": 0}
 
 
@@ -90,9 +88,7 @@ async def test_output_keeps_its_last_bytes_from_the_start_of_a_character(agent: 
 
 async def test_output_is_whole_bounded_and_text_when_the_exit_is_told(agent: ScriptedAgent) -> None:
     result = await run(agent, "sh", "-c", "seq 1 200000; printf end", outputByteLimit=10_000)
-    assert result["truncated"] is True
-    assert result["output"].endswith("200000\nend")
-    assert len(result["output"]) == 10_000
+    assert result["truncated"] is True and result["output"].endswith("200000\nend") and len(result["output"]) == 10_000
     for _ in range(10):
         result = await run(agent, "sh", "-c", "head -c 300000 /dev/zero | tr '\\0' x")
         assert len(result["output"]) == 300_000
@@ -179,8 +175,7 @@ async def test_joined_for_a_shell_the_quoting_is_lost(tmp_path: Path) -> None:
             scripted_agent() as (agent, transport),
             AcpClient(transport, terminals=Terminals(join_for_shell=join)),
         ):
-            direct = await run(agent, "sh", "-c", "echo X; echo Y")
-            assert direct["output"] == ("\nY\n" if join else "X\nY\n")
+            assert (await run(agent, "sh", "-c", "echo X; echo Y"))["output"] == ("\nY\n" if join else "X\nY\n")
             line = "echo one line"
             if join:
                 assert (await run(agent, line))["output"] == "one line\n"

@@ -80,20 +80,18 @@ def test_the_first_place_that_has_a_key_wins(with_ring: dict[str, str], ring: Fa
     assert find_key("default", configured, with_ring) == Key("from-config", "configuration")
     with_ring["OPENAI_API_KEY"] = " from-variable "
     assert find_key("default", configured, with_ring) == Key("from-variable", "environment variable OPENAI_API_KEY")
-    other = ProviderConfig(api_key_env="OTHER_KEY")
-    assert find_key("other", other, with_ring) is None
+    assert find_key("other", ProviderConfig(api_key_env="OTHER_KEY"), with_ring) is None
 
 
 def test_the_file_is_for_its_owner_only(environ: dict[str, str]) -> None:
     place = store_key("default", "secret", environ)
     file = credentials_file(environ)
     assert place == str(file)
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600 and stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert [path.name for path in file.parent.iterdir()] == ["credentials.json"]
 
 
-def test_a_file_that_was_open_to_others_is_closed(environ: dict[str, str]) -> None:
+def test_an_open_file_is_closed_and_a_link_in_its_place_not_followed(environ: dict[str, str], tmp_path: Path) -> None:
     file = credentials_file(environ)
     file.parent.mkdir(parents=True)
     file.write_text('{"other": "kept"}')
@@ -104,12 +102,7 @@ def test_a_file_that_was_open_to_others_is_closed(environ: dict[str, str]) -> No
     store_key("default", "secret", environ)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert json.loads(file.read_text()) == {"other": "kept", "default": "secret"}
-
-
-def test_a_link_in_place_of_the_new_file_is_not_followed(environ: dict[str, str], tmp_path: Path) -> None:
-    file = credentials_file(environ)
-    file.parent.mkdir(parents=True)
-    file.with_name("credentials.json.new").symlink_to(tmp_path / "elsewhere")
+    leftover.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ConfigError, match="cannot be written"):
         store_key("default", "secret", environ)
     assert not (tmp_path / "elsewhere").exists()

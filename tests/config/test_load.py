@@ -52,10 +52,8 @@ def sources(tmp_path: Path) -> Sources:
 
 def test_without_any_source_everything_is_the_default(sources: Sources) -> None:
     config = sources.load()
-    assert config.settings == Settings()
-    assert config.origin("agent.model") == "default"
-    assert config.settings.provider("default") == ProviderConfig()
-    assert config.settings.provider("other") is None
+    assert config.settings == Settings() and config.origin("agent.model") == "default"
+    assert config.settings.provider("default") == ProviderConfig() and config.settings.provider("other") is None
 
 
 def test_each_source_overrides_the_ones_before(sources: Sources) -> None:
@@ -97,8 +95,7 @@ def test_dotted_and_quoted_keys_are_found_with_their_lines(sources: Sources) -> 
     sources.refuses(r"config\.toml:4: `log\.level`")
     sources.user('agent.model = "x"\n\n["log"]\n"level" = "info"\n')
     config = sources.load()
-    assert config.origin("agent.model") == f"{sources.file}:1"
-    assert config.origin("log.level") == f"{sources.file}:4"
+    assert config.origin("agent.model") == f"{sources.file}:1" and config.origin("log.level") == f"{sources.file}:4"
 
 
 def test_empty_variables_and_the_file_of_no_project_count_as_not_set(sources: Sources) -> None:
@@ -124,12 +121,9 @@ def test_variables_and_flags_are_taken_as_what_their_key_wants(sources: Sources)
     })  # fmt: skip
     settings = sources.load().settings
     assert settings.agent.max_tool_iterations == 42
-    assert settings.providers["default"].base_url == "http://localhost:1/v1"
-    assert settings.tools.bash.timeout == 2.5
-    assert settings.tools.bash.editor_terminal is False
-    assert settings.limits.list_page == 7
-    assert settings.providers["local"].images is True
-    assert settings.agent.model == "42"
+    assert settings.providers["default"].base_url == "http://localhost:1/v1" and settings.tools.bash.timeout == 2.5
+    assert settings.tools.bash.editor_terminal is False and settings.limits.list_page == 7
+    assert settings.providers["local"].images is True and settings.agent.model == "42"
     assert settings.providers["local"].headers == {"X-Y": "1"}
 
 

@@ -32,9 +32,8 @@ async def passed(command: list[str]) -> None:
     reader = asyncio.StreamReader(limit=LARGEST)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     with tempfile.TemporaryDirectory() as folder:
-        tokens = str(Path(folder, "tokens.json"))
         server = await asyncio.create_subprocess_exec(
-            *command, "--port", "0", "--token-file", tokens, stdin=asyncio.subprocess.DEVNULL,
+            *command, "--port", "0", "--token-file", str(Path(folder, "tokens.json")), stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
         try:

@@ -73,8 +73,7 @@ class Small:
     # --- the wire ---------------------------------------------------------------------------------------------
 
     def send(self, message):
-        text = json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=True)
-        sys.stdout.buffer.write(text.encode() + b"\n")
+        sys.stdout.buffer.write(json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=True).encode() + b"\n")
         sys.stdout.buffer.flush()
 
     def update(self, session, sort, /, **update):
@@ -648,8 +647,7 @@ class Small:
             return await self.shell(session, id_, arguments["command"])
         if name == "read":
             path = arguments["path"]
-            offered = (self.client.get("fs") or {}).get("readTextFile")
-            if (offered and not fault("FS-2")) or fault("FS-1"):
+            if ((self.client.get("fs") or {}).get("readTextFile") and not fault("FS-2")) or fault("FS-1"):
                 answer = await self.ask("fs/read_text_file", {"sessionId": session.id, "path": path})
                 if "error" in answer:
                     return "failed", text("?"), answer["error"]["message"]
@@ -661,8 +659,7 @@ class Small:
             path, new = arguments["path"], arguments["text"]
             old = Path(path).read_text() if Path(path).exists() else None
             if (self.client.get("fs") or {}).get("writeTextFile") and not fault("FS-3"):
-                params = {"sessionId": session.id, "path": path, "content": new}
-                answer = await self.ask("fs/write_text_file", params)
+                answer = await self.ask("fs/write_text_file", {"sessionId": session.id, "path": path, "content": new})
                 if "error" in answer and not fault("FS-4"):
                     return "failed", text("?"), answer["error"]["message"]
             else:

@@ -367,8 +367,7 @@ class SmallV2(Small):  # type: ignore[misc]
             operation = "delete"
         a, b = ("a", "b") if fault("V2-DIFF-4") else ("", "")
         lines = [f"diff --git {a}{path} {b}{path}\n", *(["new file mode 100644\n"] if old is None else [])]
-        hunks = difflib.unified_diff((old or "").splitlines(True), new.splitlines(True), n=3)
-        for each in list(hunks)[2:]:
+        for each in list(difflib.unified_diff((old or "").splitlines(True), new.splitlines(True), n=3))[2:]:
             lines.append(each if each.endswith("\n") else f"{each}\n\\ No newline at end of file\n")
         head = ["--- /dev/null\n" if old is None else f"--- {a}{path}\t\n", f"+++ {b}{path}\t\n"]
         place = 2 if old is None else 1
@@ -447,8 +446,7 @@ class SmallV2(Small):  # type: ignore[misc]
             self.update(session, "terminal_update", **about)
         if not fault("V2-TERM-5"):
             self.update(session, "terminal_update", terminalId=terminal, exitStatus={"exitCode": status})
-        words = f"{output.decode(errors='replace')}[exit code {status}]"
-        return "completed", None, words
+        return "completed", None, f"{output.decode(errors='replace')}[exit code {status}]"
 
 
 if __name__ == "__main__":

@@ -44,8 +44,7 @@ async def results(tmp_path: Path, fault: str = "", *, only: tuple[str, ...] = ()
     cwd.mkdir()
     findings = Findings(tmp_path / "findings")
     ours, theirs = memory_pair()
-    seconds = options.pop("seconds", 3.0 if fault in HANGS else 10.0)
-    agent = AskingAgent(theirs, findings, only=only, seconds=seconds)
+    agent = AskingAgent(theirs, findings, only=only, seconds=options.pop("seconds", 3.0 if fault in HANGS else 10.0))
     client = SmallClient(ours, cwd, fault, **options)
     with anyio.fail_after(100):
         async with anyio.create_task_group() as tasks:
@@ -67,10 +66,8 @@ def failed(found: dict[str, Result]) -> dict[str, str]:
 
 async def test_a_client_without_faults_passes_everything(tmp_path: Path) -> None:
     found = await results(tmp_path)
-    assert failed(found) == {}
-    assert [id_ for id_, each in found.items() if each.outcome == "not here"] == [FACT]
-    assert [*found] == ALL
-    assert all(each.lines for id_, each in found.items() if not id_.startswith("CINIT"))
+    assert failed(found) == {} and [id_ for id_, each in found.items() if each.outcome == "not here"] == [FACT]
+    assert [*found] == ALL and all(each.lines for id_, each in found.items() if not id_.startswith("CINIT"))
     assert profile_line("Pear", [*found.values()]) == '"pear": Quirks(),'
 
 
@@ -108,13 +105,11 @@ async def test_the_profile_corrects_what_fails(tmp_path: Path) -> None:
 
 
 async def test_a_person_sends_a_prompt_and_reads_the_report(tmp_path: Path) -> None:
-    command = [COMMAND, "conformance", "agent", "--only", "CFS-1", "--only", "CPERM-1"]
-    async with FakeEditor.spawn(command) as editor:
+    async with FakeEditor.spawn([COMMAND, "conformance", "agent", "--only", "CFS-1", "--only", "CPERM-1"]) as editor:
         await editor.start()
         await editor.new_session(tmp_path)
         for _ in range(2):
-            answer = await editor.prompt("go")
-            assert answer.stop_reason == "end_turn"
+            assert (await editor.prompt("go")).stop_reason == "end_turn"
         assert editor.text().count("- ok      CFS-1    MUST") == 2
         assert "2 passed, 0 failed, 0 not here\n\n```python\n" in editor.text()
 
@@ -142,8 +137,7 @@ def test_the_command_tells_what_fails_and_writes_a_report(place: tuple[str, ...]
 def test_a_client_that_ends_during_a_question_fails_it(tmp_path: Path) -> None:
     ended = ran("--only", "CUPD-2", "--only", "CPERM-2", "--", *SMALL, str(tmp_path), FAULT="CUPD-2")
     assert ended.returncode == 1, ended.stderr
-    assert "FAILED  CUPD-2" in ended.stdout
-    assert "0 passed, 1 failed (1 MUST), 1 not here" in ended.stdout
+    assert "FAILED  CUPD-2" in ended.stdout and "0 passed, 1 failed (1 MUST), 1 not here" in ended.stdout
     assert list(tmp_path.iterdir()) == []
 
 

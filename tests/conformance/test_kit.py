@@ -46,8 +46,7 @@ def failed(results: list[Result]) -> dict[str, str]:
 
 async def test_an_agent_without_faults_passes_everything() -> None:
     results = await run(forked(), small(), chosen(levels=LEVELS["all"]))
-    assert failed(results) == {}
-    assert [each.requirement.id for each in results if each.outcome == "not here"] == []
+    assert failed(results) == {} and [each.requirement.id for each in results if each.outcome == "not here"] == []
     assert len(results) == len(OWN)
 
 
@@ -74,8 +73,7 @@ async def test_a_second_fault_of_a_check_is_found() -> None:
         ("TC-3", "behind a load", "a new call has the id of a replayed one"),
         ("PR-10", "in silence", "the model's server refused, nothing was said, and it ended with"),
     ):
-        found = failed(await run(forked(), small(f"{id_} {where}"), [CHECKS[id_]]))
-        assert why in found[id_]
+        assert why in failed(await run(forked(), small(f"{id_} {where}"), [CHECKS[id_]]))[id_]
 
 
 async def test_what_is_left_open_is_no_fault() -> None:
@@ -84,8 +82,7 @@ async def test_what_is_left_open_is_no_fault() -> None:
         ("gives way", ["PR-12"]), ("waits for another answer", ["PERM-8"]),
         ("asks again and again", ["STOP-2", "STOP-4"]), ("listed late", ["LIST-2", "LIST-3", "CLOSE-4"]),
     ):  # fmt: skip
-        results = await run(forked(), small(what), [CHECKS[id_] for id_ in ids])
-        assert failed(results) == {}, what
+        assert failed(await run(forked(), small(what), [CHECKS[id_] for id_ in ids])) == {}, what
 
 
 async def test_an_agent_that_wants_a_login_fails_no_check_for_that() -> None:
@@ -98,30 +95,25 @@ async def test_an_agent_that_wants_a_login_fails_no_check_for_that() -> None:
 
 async def test_this_agent_keeps_all_of_it() -> None:
     results = await run([forked_command()], profile("acp-coder"), chosen(levels=LEVELS["all"]))
-    assert failed(results) == {}
-    assert [each.requirement.id for each in results if each.outcome == "not here"] == []
+    assert failed(results) == {} and [each.requirement.id for each in results if each.outcome == "not here"] == []
 
 
 def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [COMMAND, "conformance", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return subprocess.run([COMMAND, "conformance", *arguments], capture_output=True, text=True, timeout=120)
 
 
 def test_the_command_tells_what_fails_and_writes_a_report(tmp_path: Path) -> None:
     faulty = tmp_path / "faulty.toml"
-    text = (HERE / "small.toml").read_text()
-    faulty.write_text(text.replace("[environment]", '[environment]\nFAULT = "NEW-3"'))
+    faulty.write_text((HERE / "small.toml").read_text().replace("[environment]", '[environment]\nFAULT = "NEW-3"'))
     for kind in ("json", "junit", "html"):
         report = str(tmp_path / kind)
         ended = ran(
             "--only", "NEW-3", "--only", "NEW-1", "--profile", str(faulty), "--report", kind, report, "--", *SMALL
         )
         assert ended.returncode == 1, ended.stderr
-        assert "FAILED  NEW-3" in ended.stdout
-        assert "1 passed, 1 failed (1 MUST), 0 not here" in ended.stdout
+        assert "FAILED  NEW-3" in ended.stdout and "1 passed, 1 failed (1 MUST), 0 not here" in ended.stdout
     told = {each["id"]: each for each in json.loads((tmp_path / "json").read_text())["results"]}
-    assert told["NEW-1"]["outcome"] == "passed"
-    assert told["NEW-3"]["outcome"] == "failed"
+    assert told["NEW-1"]["outcome"] == "passed" and told["NEW-3"]["outcome"] == "failed"
     assert "was answered with a result, not an error" in told["NEW-3"]["why"]
     assert any('"session/new"' in line for line in told["NEW-3"]["wire"])
     suite = ElementTree.fromstring((tmp_path / "junit").read_text())

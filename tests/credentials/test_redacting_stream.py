@@ -69,8 +69,7 @@ def one_by_one(redactor: Redactor, text: str) -> str:
 @given(text=TEXTS, cuts=CUTS)
 def test_a_stream_gives_what_the_whole_text_gives(redactor: Redactor, text: str, cuts: list[int]):
     whole = redactor.redact(text)
-    assert in_pieces(redactor, text, cuts) == whole
-    assert one_by_one(redactor, text) == whole
+    assert in_pieces(redactor, text, cuts) == whole and one_by_one(redactor, text) == whole
 
 
 @settings(max_examples=examples(300))
@@ -104,21 +103,15 @@ def test_prose_is_given_as_it_comes():
 
 def test_what_turns_out_harmless_is_released_and_values_and_keys_wait_for_their_end():
     stream = Redactor().stream()
-    assert stream.feed("use s") == "use "
-    assert stream.feed("k-") == ""
-    assert stream.feed("learn") == ""
-    assert stream.feed(" more") == "sk-learn more"
-    assert stream.feed(". token: ") == ". token:"
+    assert stream.feed("use s") == "use " and stream.feed("k-") == "" and stream.feed("learn") == ""
+    assert stream.feed(" more") == "sk-learn more" and stream.feed(". token: ") == ". token:"
     assert stream.feed("none ") == " none "
     stream = PLAIN.stream()
-    assert stream.feed('password = "hun') == "password ="
-    assert stream.feed("ter22") == ""
-    assert stream.feed('x", more') == ' "[redacted: password]", more'
-    assert stream.kinds == ("password",)
+    assert stream.feed('password = "hun') == "password =" and stream.feed("ter22") == ""
+    assert stream.feed('x", more') == ' "[redacted: password]", more' and stream.kinds == ("password",)
     stream = PLAIN.stream()
     assert stream.feed("-----BEGIN " + "PRIVATE KEY-----\n") == ""
-    assert stream.feed(BASE64 + "\n") == "[redacted: private key]"
-    assert stream.feed((BASE64 + "\n") * 3) == ""
+    assert stream.feed(BASE64 + "\n") == "[redacted: private key]" and stream.feed((BASE64 + "\n") * 3) == ""
     assert stream.feed("-----END " + "PRIVATE KEY-----\nafter\n") == "\nafter\n"
 
 
@@ -153,8 +146,7 @@ def test_long_lines_are_cut_at_the_same_places(parts: list[str], times: int, cut
 
 
 def test_a_mark_is_known_as_one():
-    assert holds_mark("a [redacted: GitHub token] b")
-    assert not holds_mark("[redacted: ]")
+    assert holds_mark("a [redacted: GitHub token] b") and not holds_mark("[redacted: ]")
 
 
 @pytest.mark.parametrize("wide", ["日", "\ud83d", "漢字"])
@@ -163,8 +155,7 @@ def test_a_wide_character_in_a_password_of_an_url_does_not_save_it(wide: str) ->
     text = f"漢 postgres://u:{secret}@h and more\n"
     stream = Redactor().stream()
     pieces = "".join(stream.feed(char) for char in text) + stream.finish()
-    assert pieces == Redactor().redact(text)
-    assert "hunter22" not in pieces
+    assert pieces == Redactor().redact(text) and "hunter22" not in pieces
 
 
 def test_groups_that_wait_for_a_value_are_not_read_to_their_beginning_each_time() -> None:

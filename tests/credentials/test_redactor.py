@@ -58,18 +58,20 @@ def test_the_formats_of_providers_are_found_wherever_they_stand(kind: str, token
     mark = f"[redacted: {kind}]"
     for around in AROUND:
         redacted, kinds = PLAIN.redact_counted(around.format(token))
-        assert redacted == around.format(mark)
-        assert kinds == (kind,)
+        assert redacted == around.format(mark) and kinds == (kind,)
     assert PLAIN.redact(token[:8]) == token[:8]
     assert PLAIN.redact("abc" + token) == "abc" + token or "secret_" in token
 
 
-def test_a_colour_within_a_credential_does_not_save_it():
+def test_a_colour_within_a_credential_does_not_save_it_and_kinds_are_named_once_in_order():
     token = TOKENS["GitHub token"][0]
     line = f"\x1b[32mremote\x1b[0m {token[:9]}\x1b[1m\x1b[31m{token[9:20]}\x1b[m{token[20:]} end\n"
     assert PLAIN.redact(line) == "remote [redacted: GitHub token] end\n"
     coloured = "\x1b[32mok\x1b[0m nothing \x1b[1mhere\x1b[0m\n"
     assert PLAIN.redact(coloured + line + coloured) == coloured + "remote [redacted: GitHub token] end\n" + coloured
+    _, kinds = PLAIN.redact_counted(f"{token} {token}\nDB_PASSWORD=abcdefgh\n")
+    assert kinds == ("GitHub token", "password")
+    assert all(MARK.search(f"[redacted: {kind}]") and holds_mark(f"x[redacted: {kind}]") for kind in (*kinds, *TOKENS))
 
 
 FOUND = [
@@ -104,8 +106,7 @@ FOUND = [
 @table(("around", "secret", "kind"), FOUND)
 def test_assignments_headers_and_connection_strings_are_found(around: str, secret: str, kind: str):
     text, wanted = around.replace("…", secret), around.replace("…", f"[redacted: {kind}]")
-    assert PLAIN.redact(text) == wanted
-    assert PLAIN.redact(f"before\n  {text}\nafter") == f"before\n  {wanted}\nafter"
+    assert PLAIN.redact(text) == wanted and PLAIN.redact(f"before\n  {text}\nafter") == f"before\n  {wanted}\nafter"
     assert PLAIN.redact(wanted) == wanted
     stream = PLAIN.stream()
     assert "".join(stream.feed(char) for char in text) + stream.finish() == wanted
@@ -169,8 +170,7 @@ def replaced_lines(files: list[Path]) -> list[str]:
 
 def test_the_source_of_this_program_and_the_standard_library_stay_as_they_are():
     files = [*(ROOT / "acp_agent").rglob("*.py"), *(ROOT / "docs").glob("*.md"), *(ROOT / "acp_agent").rglob("*.md")]
-    assert len(files) > 100
-    assert replaced_lines(files) == []
+    assert len(files) > 100 and replaced_lines(files) == []
     files = [*STDLIB.glob("*.py"), *(STDLIB / "urllib").glob("*.py"), *(STDLIB / "http").glob("*.py")]
     files += [*(STDLIB / "email").glob("*.py"), *(STDLIB / "asyncio").glob("*.py"), *(STDLIB / "lib2to3").rglob("*.py")]
     assert len(files) > 200
@@ -251,15 +251,13 @@ def test_patterns_of_ones_own_count_and_bad_ones_are_named():
         redactor.redact("a corp-1234 b ID Xyz c")
         == "a [redacted: configured pattern] b [redacted: configured pattern] c"
     )
-    assert len(redactor.trouble) == 3
-    assert all(line.startswith("secrets.extra_patterns: ") for line in redactor.trouble)
+    assert len(redactor.trouble) == 3 and all(line.startswith("secrets.extra_patterns: ") for line in redactor.trouble)
 
 
 def test_redaction_can_be_switched_off_and_lets_odd_characters_through():
     redactor = Redactor(values=["abcdefgh1"], enabled=False)
     text = "abcdefgh1 " + TOKENS["GitHub token"][0]
-    assert redactor.redact(text) is text
-    assert redactor.value({"password": text})["password"] is text
+    assert redactor.redact(text) is text and redactor.value({"password": text})["password"] is text
     assert redactor.stream().feed(text) is text
     token = TOKENS["GitHub token"][0]
     text = f"\ud800 é 語 \udfff {token} \U0001f511"
@@ -273,10 +271,3 @@ def test_redaction_can_be_switched_off_and_lets_odd_characters_through():
 def test_hostile_text_is_worked_off(unit: str):
     text = unit * (100_000 // len(unit))
     assert len(PLAIN.redact(text)) <= 4 * len(text)
-
-
-def test_kinds_are_named_once_in_order():
-    token = TOKENS["GitHub token"][0]
-    _, kinds = PLAIN.redact_counted(f"{token} {token}\nDB_PASSWORD=abcdefgh\n")
-    assert kinds == ("GitHub token", "password")
-    assert all(MARK.search(f"[redacted: {kind}]") and holds_mark(f"x[redacted: {kind}]") for kind in (*kinds, *TOKENS))

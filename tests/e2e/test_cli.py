@@ -57,11 +57,8 @@ async def test_prompt_shows_lines_and_ends_with_the_stop_reason(tmp_path):
     async with FakeModel([WRITE, "Done."]) as model:
         done = await ran(model, tmp_path, "prompt", "--yes", "go")
         assert done.returncode == 0, done.stderr
-        assert "I write." in done.stdout
-        assert "Write n.txt" in done.stdout
-        assert "+new" in done.stdout
-        assert "Done." in done.stdout
-        assert "\x1b" not in done.stdout
+        assert "I write." in done.stdout and "Write n.txt" in done.stdout and "+new" in done.stdout
+        assert "Done." in done.stdout and "\x1b" not in done.stdout
         assert (tmp_path / "n.txt").read_text() == "new\n"
 
 
@@ -69,8 +66,7 @@ async def test_prompt_shows_lines_and_ends_with_the_stop_reason(tmp_path):
 async def test_prompt_without_a_person_rejects_what_is_asked(tmp_path, flags):
     async with FakeModel([WRITE, "As you like."]) as model:
         done = await ran(model, tmp_path, "prompt", *flags, "go")
-        assert done.returncode == 0
-        assert "rejected" in done.stdout
+        assert done.returncode == 0 and "rejected" in done.stdout
         assert not (tmp_path / "n.txt").exists()
 
 
@@ -79,9 +75,7 @@ async def test_prompt_json_gives_every_update_as_a_line(tmp_path):
         done = await ran(model, tmp_path, "prompt", "--json", "--mode", "auto", "go")
         lines = [json.loads(line) for line in done.stdout.splitlines()]
         kinds = [line["update"]["sessionUpdate"] for line in lines if "update" in line]
-        assert "tool_call" in kinds
-        assert "tool_call_update" in kinds
-        assert "agent_message_chunk" in kinds
+        assert "tool_call" in kinds and "tool_call_update" in kinds and "agent_message_chunk" in kinds
         written = [{"path": str(tmp_path / "n.txt"), "change": "created"}]
         assert lines[-1] == {"stopReason": "end_turn", "sessionId": lines[0]["sessionId"], "files": written}
         assert done.stderr == ""
@@ -110,15 +104,13 @@ async def test_prompt_ends_at_the_limit_of_the_cost_with_a_status_of_its_own(tmp
         assert done.returncode == 6, done.stdout
         assert "Stopped: this session has cost $10.00; the limit is $1.00 (`agent.max_cost`)." in done.stdout
         assert len(model.requests) == 1
-        listed = (await ran(model, tmp_path, "sessions", "list", **config)).stdout
-        assert "  $10.00  " in listed
+        assert "  $10.00  " in (await ran(model, tmp_path, "sessions", "list", **config)).stdout
 
 
 async def test_prompt_reads_stdin_and_goes_on_with_a_session(tmp_path):
     async with FakeModel(["one", "two"]) as model:
         await ran(model, tmp_path, "prompt", "-", stdin="from stdin")
-        session_id = await session_of(model, tmp_path)
-        done = await ran(model, tmp_path, "prompt", "--session", session_id, "again")
+        done = await ran(model, tmp_path, "prompt", "--session", await session_of(model, tmp_path), "again")
         assert "two" in done.stdout
         assert len(model.requests[1].body["messages"]) == 4
 
@@ -139,8 +131,7 @@ async def test_prompt_goes_on_with_the_newest_session_of_the_folder_and_names_it
     elsewhere.mkdir()
     async with FakeModel(["one", "two", "three", "four"]) as model:
         none = await ran(model, tmp_path, "prompt", "--continue", "--cwd", str(here), "go")
-        assert (none.returncode, none.stdout) == (2, "")
-        assert f"there is no session in {here}" in none.stderr
+        assert (none.returncode, none.stdout) == (2, "") and f"there is no session in {here}" in none.stderr
         first = await ran(model, tmp_path, "prompt", "--cwd", str(here), "first")
         assert first.stdout == "one\n"
         session_id = await session_of(model, tmp_path)
@@ -189,12 +180,8 @@ async def on_a_terminal(model: FakeModel, home: Path, arguments: Sequence[str], 
 async def test_prompt_on_a_terminal_spins_and_asks(tmp_path):
     async with FakeModel([WRITE, "Done."]) as model:
         status, shown = await on_a_terminal(model, tmp_path, ["prompt", "go"], ("1 to 4:", "nonsense\n1\n"))
-        assert status == 0
-        assert "⠋" in shown
-        assert "✓" in shown
-        assert "Make this change?" in shown
-        assert "Always allow edits in this project" in shown
-        assert "Please answer y/N or 1 to 4:" in shown
+        assert status == 0 and "⠋" in shown and "✓" in shown and "Make this change?" in shown
+        assert "Always allow edits in this project" in shown and "Please answer y/N or 1 to 4:" in shown
         assert shown.index("+new") < shown.index("1. Allow once (y)")
         assert shown.count("+new") == 1  # The result does not repeat what the question showed.
         assert "permission:" not in shown
@@ -215,9 +202,7 @@ async def test_a_question_on_a_terminal_shows_the_whole_command_or_change_and_it
     assert lines[end - 29 : end] == [f"echo {number}" for number in range(29)]
     assert lines[end + 1].startswith("Asked because ") and lines[end + 2].startswith("Risk: ")
     assert lines[asked - 1].startswith("The rules say that ")
-    assert "+new 0\r\n  +new 1\r\n" in shown
-    assert "+new 89" in shown and "more lines" not in shown
-    assert "Done." in shown
+    assert "+new 0\r\n  +new 1\r\n" in shown and "+new 89" in shown and "more lines" not in shown and "Done." in shown
     assert not {"\x1b", "⠋"} & set(shown), "a terminal that knows no escape sequences gets none"
 
 
@@ -233,14 +218,12 @@ async def test_a_question_on_a_terminal_is_answered_by_a_letter_a_number_or_ente
 async def test_what_was_typed_before_a_question_and_the_end_of_input_allow_nothing(tmp_path):
     async with FakeModel([WRITE]) as model:
         status, shown = await on_a_terminal(model, tmp_path, ["prompt", "go"], ("⠋", "y\n"), ("1 to 4:", "\x04"))
-        assert status == 130
-        assert "not answered" in shown
+        assert status == 130 and "not answered" in shown
         assert not (tmp_path / "n.txt").exists()
 
 
 async def test_prompt_on_a_terminal_shows_the_model_at_work_and_a_command_s_output_as_it_comes(tmp_path):
-    wait = "seq 30; until [ -e go ]; do sleep 0.05; done; echo gone on"
-    bash = Answer(tool_calls=(Call("bash", {"command": wait}),))
+    bash = Answer(tool_calls=(Call("bash", {"command": "seq 30; until [ -e go ]; do sleep 0.05; done; echo gone on"}),))
     slow = Answer(text=("Done.\n", "Bye."), delay=0.5)
     async with FakeModel([Answer(text="I run it.", hang_before=True), bash, slow]) as model:
         prompt = ["prompt", "--yes", "go"]
@@ -248,9 +231,7 @@ async def test_prompt_on_a_terminal_shows_the_model_at_work_and_a_command_s_outp
         assert (await on_a_terminal(model, tmp_path, prompt, working, ("I run it.", "")))[0] == 0
         live = (("| 30", (tmp_path / "go").touch), ("| gone on", ""), (" s, 16 tokens", ""), ("Bye.", ""))
         status, shown = await on_a_terminal(model, tmp_path, prompt, *live, NO_COLOR="1")
-        assert status == 0
-        assert " s, 16 tokens" in shown
-        assert "| 25\r\n" in shown[: shown.index("✓")]
+        assert status == 0 and " s, 16 tokens" in shown and "| 25\r\n" in shown[: shown.index("✓")]
         assert "| 24\r\n" not in shown[: shown.index("✓")]
         assert "\x1b[3" not in shown  # No colours.
 
@@ -275,8 +256,7 @@ async def test_sessions_are_shown_exported_and_deleted(tmp_path):
         await ran(model, tmp_path, "prompt", "--yes", "Write something")
         session_id = await session_of(model, tmp_path)
         shown = (await ran(model, tmp_path, "sessions", "show", session_id[:8])).stdout
-        assert "# Write something" in shown
-        assert "[ok] Write n.txt" in shown
+        assert "# Write something" in shown and "[ok] Write n.txt" in shown
         done = await ran(model, tmp_path, "sessions", "export", session_id)
         exported = [json.loads(line) for line in done.stdout.splitlines()]
         assert exported[0]["kind"] == "session"
@@ -309,9 +289,7 @@ async def test_a_session_is_taken_back_without_an_editor(tmp_path):
 ])  # fmt: skip
 def test_a_wrong_command_line_is_one_sentence_and_status_two(tmp_path, arguments):
     done = run(tmp_path, *arguments)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.startswith("acp-coder: ")
+    assert done.returncode == 2 and done.stdout == "" and done.stderr.startswith("acp-coder: ")
     assert done.stderr.count("\n") == 1
 
 
@@ -325,8 +303,7 @@ def test_config_names_what_is_wrong_and_where_values_come_from(tmp_path):
     done = run(tmp_path, "config", "show", "--origin", **config)
     assert f'agent.mode = "ask"    # {config["ACP_CODER_CONFIG"]}:2' in done.stdout
     assert 'agent.model = "fake-model"    # environment (OPENAI_MODEL)' in done.stdout
-    assert "tools.bash.timeout = 60.0    # default" in done.stdout
-    assert "sk-test" not in done.stdout
+    assert "tools.bash.timeout = 60.0    # default" in done.stdout and "sk-test" not in done.stdout
 
 
 def test_help_and_a_word_that_is_no_command_name_the_commands(tmp_path):
@@ -348,9 +325,7 @@ def test_login_keeps_the_key_privately_and_logout_forgets_it(tmp_path):
 
 @pytest.mark.parametrize("typed", ["", "\n", "two words\n"])
 def test_login_without_a_key_changes_nothing(tmp_path, typed):
-    done = run(tmp_path, "login", stdin=typed)
-    assert done.returncode == 2
-    assert not (tmp_path / ".config").exists()
+    assert run(tmp_path, "login", stdin=typed).returncode == 2 and not (tmp_path / ".config").exists()
 
 
 async def test_doctor_says_what_works(tmp_path):
@@ -361,16 +336,14 @@ async def test_doctor_says_what_works(tmp_path):
             "reachable, 1 models: fake-model", "not needed", "PATH", "agent.log", "OPENAI_BASE_URL", "bash",
         ):  # fmt: skip
             assert words in done.stdout
-        assert "BAD" not in done.stdout
-        assert last_line(done).startswith("Ready: acp-coder prompt ")
+        assert "BAD" not in done.stdout and last_line(done).startswith("Ready: acp-coder prompt ")
 
 
 def test_doctor_names_keys_and_servers_and_hides_what_they_are_given(tmp_path):
     keys = {"ANTHROPIC_API_KEY": "x", "GROQ_API_KEY": "y", "OPENAI_MODEL": "", "OPENAI_BASE_URL": ""}
     done = run(tmp_path, "doctor", "--offline", **keys)
     words = "keys found: anthropic (ANTHROPIC_API_KEY), groq (GROQ_API_KEY); the default is anthropic"
-    assert words in done.stdout
-    assert "anthropic: messages at https://api.anthropic.com/v1" in done.stdout
+    assert words in done.stdout and "anthropic: messages at https://api.anthropic.com/v1" in done.stdout
     config = configured(
         tmp_path,
         '[mcp.servers.good]\ncommand = "sh"\nenv = { TOKEN = "tangerine" }\n'
@@ -378,8 +351,7 @@ def test_doctor_names_keys_and_servers_and_hides_what_they_are_given(tmp_path):
         '[mcp.servers.web]\nurl = "https://example.com/mcp"\nheaders = { Authorization = "tangerine" }\n',
     )
     shown = run(tmp_path, "doctor", "--offline", **config).stdout
-    assert "ok  MCP good" in shown
-    assert "BAD MCP bad          the program 'no-such-program' was not found" in shown
+    assert "ok  MCP good" in shown and "BAD MCP bad          the program 'no-such-program' was not found" in shown
     assert "ok  MCP web" in shown
     listed = run(tmp_path, "config", "show", **config).stdout
     assert 'mcp.servers.good.env = "(set)"' in listed
@@ -426,15 +398,13 @@ def test_doctor_names_what_is_bad_and_ends_with_the_first_thing_to_mend(tmp_path
         done = run(tmp_path, "doctor", *offline, **config, **no_url)
         assert done.returncode == 1, done.stdout
         assert last_line(done).startswith("Next: "), done.stdout
-        assert fix in last_line(done)
-        assert bad in done.stdout
+        assert fix in last_line(done) and bad in done.stdout
 
 
 def test_the_demo_mends_the_sample_or_fails(tmp_path):
     done = run(tmp_path, "demo")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "with recorded answers" in done.stdout
-    assert "FAILED (failures=2)" in done.stdout
+    assert "with recorded answers" in done.stdout and "FAILED (failures=2)" in done.stdout
     assert "The sample's tests: red before, green after." in done.stdout
     assert not (tmp_path / ".local").exists()
     # A `python3` that always fails, on the path before the real one, stands for a sample that cannot be repaired.
@@ -443,14 +413,12 @@ def test_the_demo_mends_the_sample_or_fails(tmp_path):
     (broken / "python3").write_text("#!/bin/sh\nexit 1\n")
     (broken / "python3").chmod(0o755)
     done = run(tmp_path, "demo", PATH=f"{broken}:{os.environ['PATH']}")
-    assert done.returncode != 0
-    assert "still red" in done.stdout
+    assert done.returncode != 0 and "still red" in done.stdout
 
 
 def test_prompt_in_a_session_that_does_not_exist_is_a_usage_error(tmp_path):
     done = run(tmp_path, "prompt", "--session", "nope", "go", base_url="http://127.0.0.1:9/v1")
-    assert done.returncode == 2
-    assert done.stdout == ""
+    assert done.returncode == 2 and done.stdout == ""
     assert done.stderr == "acp-coder: session 'nope' does not exist; `acp-coder sessions list` shows them\n"
 
 
@@ -458,22 +426,18 @@ def test_login_and_doctor_mean_the_provider_that_the_model_names(tmp_path):
     remote = '[agent]\nmodel = "remote:m"\n[providers.remote]\nbase_url = "https://models.invalid/v1"\n'
     settings = {**configured(tmp_path, remote), "OPENAI_MODEL": ""}
     assert "BAD key" in run(tmp_path, "doctor", "--offline", **settings).stdout
-    done = run(tmp_path, "login", stdin="sk-test-not-a-key\n", **settings)
-    assert "The key for remote is stored" in done.stderr
+    assert "The key for remote is stored" in run(tmp_path, "login", stdin="sk-test-not-a-key\n", **settings).stderr
     shown = run(tmp_path, "doctor", "--offline", **settings).stdout
-    assert "remote: chat at https://models.invalid/v1" in shown
-    assert "BAD" not in shown
+    assert "remote: chat at https://models.invalid/v1" in shown and "BAD" not in shown
 
 
 async def test_a_provider_that_is_not_configured_is_told_with_those_that_are(tmp_path):
-    missing = Failure(404, {"error": {"message": "no such model", "code": "model_not_found"}})
-    async with FakeModel([missing]) as model:
+    async with FakeModel([Failure(404, {"error": {"message": "no such model", "code": "model_not_found"}})]) as model:
         here = f'[providers.here]\nbase_url = "{model.base_url}"\n[agent]\nprovider = "here"\n'
         settings = {**configured(tmp_path, here), "OPENAI_BASE_URL": ""}
         told = "the provider {!r} is not in the configuration; configured: default, {}"
         done = await ran(model, tmp_path, "prompt", "--model", "nope:m", "go", **settings)
-        assert done.returncode == 1
-        assert "no such model" in done.stdout
+        assert done.returncode == 1 and "no such model" in done.stdout
         assert told.format("nope", "here") in done.stdout
         done = await ran(model, tmp_path, "login", "--provider", "nope", **settings)
         assert told.format("nope", "here") in done.stderr
@@ -487,8 +451,7 @@ async def test_the_responses_api_of_another_server_than_openais_is_asked_for_its
     async with FakeModel(["ok"], models=["its-own"]) as model:
         done = await ran(model, tmp_path, "prompt", "go", OPENAI_MODEL="", ACP_CODER_API="responses")
         assert done.returncode == 0, done.stdout
-        assert model.requests[0].path.endswith("/responses")
-        assert model.requests[0].body["model"] == "its-own"
+        assert model.requests[0].path.endswith("/responses") and model.requests[0].body["model"] == "its-own"
 
 
 async def test_context_knows_the_window_in_a_fresh_process(tmp_path):

@@ -103,8 +103,7 @@ def prepared(home: Path) -> Path:
     put(home / "v2.toml", "[protocol]\nv2 = true\n")
     for agent in (home / "bin/my-agent", home / "bin/opencode", project / "my-agent"):
         put(agent, AGENT.format(home=home, command=forked_command())).chmod(0o700)
-    client = CLIENT.format(root=ROOT, python=sys.executable, project=project)
-    put(home / "bin/my-client", client).chmod(0o700)
+    put(home / "bin/my-client", CLIENT.format(root=ROOT, python=sys.executable, project=project)).chmod(0o700)
     put(tools / "plugin.json", sample("docs/extending.md", '{"$schema"'))
     put(tools / "skills/deploy/SKILL.md", "---\nname: deploy\ndescription: How we deploy\n---\nRun `make deploy`.\n")
     for name in ("work", "src/app"):
@@ -243,10 +242,8 @@ async def test_the_skill_the_command_and_the_sub_agent_of_the_page_work(tmp_path
     async with FakeModel(lambda _: "All done.") as model:
         done = await anyio.to_thread.run_sync(run, "acp-coder prompt '/fix 7 now'", tmp_path, model)
     assert done.returncode == 0, done.stderr
-    assert "* git diff --stat" in done.stdout
-    assert "* Sub-agent scout: /fix" in done.stdout
+    assert "* git diff --stat" in done.stdout and "* Sub-agent scout: /fix" in done.stdout
     system, user = (str(message["content"]) for message in model.requests[0].body["messages"])
     assert "- `release-notes`: How we write release notes" in user
     assert "You look for things." in system
-    assert "Fix issue 7. All that was said: 7 now\n" in user
-    assert "Our only rule." in user
+    assert "Fix issue 7. All that was said: 7 now\n" in user and "Our only rule." in user

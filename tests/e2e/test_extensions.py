@@ -50,23 +50,18 @@ def test_hooks_are_listed_without_their_variables_and_wrong_ones_named_with_file
     ]
     assert hooks(tmp_path, "list", config="").stdout.startswith("There are no hooks")
     done = hooks(tmp_path, "list", config='[[hooks.on]]\nevent = "Sometimes"\ncommand = "true"\n')
-    assert done.returncode == 2
-    assert "config.toml:1" in done.stderr
-    assert "Sometimes" in done.stderr
+    assert done.returncode == 2 and "config.toml:1" in done.stderr and "Sometimes" in done.stderr
     done = run(tmp_path, "config", "show", **configured(tmp_path, CONFIG))
-    assert "no force" in done.stdout
-    assert "sesame" not in done.stdout
+    assert "no force" in done.stdout and "sesame" not in done.stdout
 
 
 def test_a_test_shows_what_would_happen_what_is_changed_and_what_is_added(tmp_path):
     call = json.dumps({"command": "git push --force"})
     done = hooks(tmp_path, "test", "PreToolUse", "--tool", "Bash", "--input", call)
-    assert done.returncode == 0
-    assert "asked: no force\n  says: deny no force\n" in done.stdout
+    assert done.returncode == 0 and "asked: no force\n  says: deny no force\n" in done.stdout
     assert "rule: hook no force" in done.stdout
     done = hooks(tmp_path, "test", "PreToolUse", "--input", json.dumps({"command": "ls"}))
-    assert "asked" not in done.stdout
-    assert "allow: nothing asks or denies" in done.stdout
+    assert "asked" not in done.stdout and "allow: nothing asks or denies" in done.stdout
     call = json.dumps({"path": "a", "content": "x"})
     done = hooks(tmp_path, "test", "PreToolUse", "--tool", "write", "--input", call)
     assert 'input: {"path": "b", "content": "y"}' in done.stdout
@@ -84,8 +79,7 @@ def test_a_test_shows_what_would_happen_what_is_changed_and_what_is_added(tmp_pa
 ])  # fmt: skip
 def test_what_cannot_be_is_said(tmp_path, arguments, words):
     done = hooks(tmp_path, *arguments)
-    assert done.returncode == 2
-    assert words in done.stderr
+    assert done.returncode == 2 and words in done.stderr
 
 
 @pytest.mark.parametrize(("answer", "words"), [

@@ -62,8 +62,7 @@ class Process(subprocess.Popen[bytes]):
 
     def ends(self, code: int) -> bytes:
         """With this exit code; what it wrote on stderr."""
-        assert self.stderr is not None
-        assert self.wait(SECONDS) == code
+        assert self.stderr is not None and self.wait(SECONDS) == code
         if self.stdin is not None:
             self.stdin.close()
         return self.stderr.read()
@@ -136,8 +135,7 @@ def test_what_was_piped_in_is_answered_and_its_end_ends_the_process(tmp_path, da
 ])  # fmt: skip
 def test_a_bad_first_line_is_answered_and_the_next_is_served(tmp_path, line, code):
     found = answers(run(tmp_path, line + INITIALIZE))
-    assert found[0]["error"]["code"] == code
-    assert found[-1]["result"]["protocolVersion"] == 1
+    assert found[0]["error"]["code"] == code and found[-1]["result"]["protocolVersion"] == 1
 
 
 def test_stdin_may_be_a_file(tmp_path):
@@ -162,8 +160,7 @@ def test_what_the_shells_pythonpath_adds_stands_in_for_nothing_and_a_byte_order_
         (tmp_path / "lib" / name / "__init__.py").write_text("raise SystemExit(9)\n")
     more = configured(tmp_path, "\ufeff[agent]\nmode = 'ask'\n")
     done = run(tmp_path, INITIALIZE + LIST, PYTHONPATH=str(tmp_path / "lib"), **more)
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert all("result" in answer for answer in answers(done))
+    assert (done.returncode, done.stderr) == (0, b"") and all("result" in answer for answer in answers(done))
 
 
 def test_on_windows_it_says_where_it_runs(monkeypatch, capsys):
@@ -177,8 +174,7 @@ def test_an_isolated_interpreter_ignores_the_shells_pythonhome_and_passes_it_on_
     once = configured(tmp_path, "[providers.default]\nmax_retries = 0\n")
     env = environ(tmp_path, PYTHONHOME=str(tmp_path), **once)
     done = subprocess.run(command, input=INITIALIZE + LIST, capture_output=True, env=env, timeout=SECONDS, check=False)
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert all("result" in answer for answer in answers(done))
+    assert (done.returncode, done.stderr) == (0, b"") and all("result" in answer for answer in answers(done))
     asked = [*command, "prompt", "--json", "hello"]
     done = subprocess.run(asked, capture_output=True, env=env, timeout=SECONDS, check=False, text=True)
     assert "init_fs_encoding" not in done.stderr
@@ -285,8 +281,7 @@ async def test_the_agent_works_while_nobody_reads_its_stderr(tmp_path):
         [COMMAND], stdin=-1, stdout=-1, stderr=write, env=environ(tmp_path, ACP_CODER_LOG_LEVEL="debug")
     ) as process:
         os.close(write)
-        assert process.stdin is not None
-        assert process.stdout is not None
+        assert process.stdin is not None and process.stdout is not None
         lines = b"this is no message, and each such line is logged\n" * 2000
 
         def send() -> None:
@@ -311,8 +306,7 @@ def test_sessions_that_are_asked_for_at_once_are_answered_in_order_also_after_on
     assert known == {first["result"]["sessionId"], second["result"]["sessionId"]}
     assert first["result"].keys() == second["result"].keys()
     found = answered(tmp_path, INITIALIZE + request(1, "session/new", cwd=7) + new_session(2, tmp_path), 3)
-    assert found[1]["error"]["code"] == -32602
-    assert found[2]["result"]["sessionId"]
+    assert found[1]["error"]["code"] == -32602 and found[2]["result"]["sessionId"]
 
 
 def test_a_session_that_cannot_be_made_is_answered_at_once_and_later(tmp_path):
@@ -321,8 +315,7 @@ def test_a_session_that_cannot_be_made_is_answered_at_once_and_later(tmp_path):
         _, first, second = (process.hear() for _ in range(3))
         process.stdin.close()  # What has no answer by then is cancelled.
         process.ends(0)
-    assert (first["id"], first["error"]) == (1, second["error"])
-    assert first["error"]["code"] == -32603
+    assert (first["id"], first["error"]) == (1, second["error"]) and first["error"]["code"] == -32603
 
 
 def test_early_answers_that_nobody_reads_do_not_hold_the_process(tmp_path):

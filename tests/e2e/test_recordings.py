@@ -62,19 +62,16 @@ async def replayed(tmp_path: Path, file: Path, *options: str, **more: str):
 async def test_a_recorded_prompt_is_played_in_another_folder_and_asks_again_without_yes(tmp_path):
     file = await recorded(tmp_path)
     done = await replayed(tmp_path, file)
-    assert "I look." in done.stdout
-    assert "rejected: nobody to ask" in done.stdout
+    assert "I look." in done.stdout and "rejected: nobody to ask" in done.stdout
     assert not (tmp_path / "second/n.txt").exists()
-    assert "has no answer to this request" in done.stdout
-    assert done.returncode == 1
+    assert "has no answer to this request" in done.stdout and done.returncode == 1
     done = await replayed(tmp_path, file, "--check", "--yes")
     assert (done.stdout, done.returncode) == ("3 requests, all as recorded\n", 0), done.stderr
     assert (tmp_path / "second/n.txt").read_text() == "new\n"
     text = file.read_text()
     assert TOKEN[:40] not in text
     assert str(tmp_path / "first") not in text
-    assert '"text":"I lo"' in text
-    assert '"text":"ok."' in text
+    assert '"text":"I lo"' in text and '"text":"ok."' in text
 
 
 async def test_what_was_rejected_is_rejected_again_with_yes(tmp_path):
@@ -84,16 +81,14 @@ async def test_what_was_rejected_is_rejected_again_with_yes(tmp_path):
     async with FakeModel(WORK) as model:
         flags = ["prompt", "--deny", "--cwd", str(first), "--record", str(file), "go"]
         await anyio.to_thread.run_sync(lambda: run(tmp_path, *flags, base_url=model.base_url))
-    done = await replayed(tmp_path, file, "--check", "--yes")
-    assert done.stdout == "3 requests, all as recorded\n"
+    assert (await replayed(tmp_path, file, "--check", "--yes")).stdout == "3 requests, all as recorded\n"
     assert not (tmp_path / "second/n.txt").exists()
 
 
 async def test_mode_auto_is_played_only_with_yes(tmp_path):
     file = await recorded(tmp_path, "--mode", "auto")
     done = await replayed(tmp_path, file, "--check")
-    assert done.returncode == 1
-    assert "-Mode: Auto" in done.stdout
+    assert done.returncode == 1 and "-Mode: Auto" in done.stdout
     assert not (tmp_path / "second/n.txt").exists()
     assert (await replayed(tmp_path, file, "--check", "--yes")).returncode == 0
 
@@ -103,39 +98,31 @@ async def test_changed_files_prompts_and_requests_not_made_are_shown_as_differen
     lines = file.read_text().splitlines(keepends=True)
     (tmp_path / "second/a.txt").write_text("one\nTWO\nthree\n")
     done = await replayed(tmp_path, file, "--check", "--yes")
-    assert done.returncode == 1
-    assert "from request 2 of the recording in message 3 (tool):" in done.stdout
-    assert "two" in done.stdout and "TWO" in done.stdout
-    assert len(done.stdout.splitlines()) < 30
+    assert done.returncode == 1 and "from request 2 of the recording in message 3 (tool):" in done.stdout
+    assert "two" in done.stdout and "TWO" in done.stdout and len(done.stdout.splitlines()) < 30
     (tmp_path / "second/a.txt").write_text("one\ntwo\nthree\n")
     changed = [line.replace('"text":"go"', '"text":"stay"') if line.startswith(PROMPT) else line for line in lines]
     file.write_text("".join(changed))
     done = await replayed(tmp_path, file, "--check", "--yes")
-    assert done.returncode == 1
-    assert "in message 1 (user):" in done.stdout
+    assert done.returncode == 1 and "in message 1 (user):" in done.stdout
     assert "-content: text: go\n+content: text: stay" in done.stdout
     file.write_text("".join(line for line in lines if not line.startswith(PROMPT)))
-    none = await replayed(tmp_path, file, "--check", "--yes")
-    assert "has no prompts" in none.stderr
+    assert "has no prompts" in (await replayed(tmp_path, file, "--check", "--yes")).stderr
     request = next(line for line in lines if line.startswith('{"request"'))
     more = json.loads(request) | {"request": 9, "model": "another"}
     file.write_text("".join([*lines, json.dumps(more) + "\n", '{"answer":9,"events":[]}\n']))
     done = await replayed(tmp_path, file, "--check", "--yes")
-    assert done.stdout == "1 of 4 recorded requests were not made; the first is request 9.\n"
-    assert done.returncode == 1
+    assert done.stdout == "1 of 4 recorded requests were not made; the first is request 9.\n" and done.returncode == 1
 
 
 async def test_a_fallback_and_the_error_before_it_are_played(tmp_path):
     config = '[agent]\nfallback_models = ["default/other"]\n[providers.default]\nmax_retries = 0\n'
     (tmp_path / "config.toml").write_text(config)
     script = [Failure(529, {"error": {"message": "overloaded"}}), *WORK]
-    settings = {"ACP_CODER_CONFIG": str(tmp_path / "config.toml")}
-    file = await recorded(tmp_path, script=script, **settings)
-    done = await replayed(tmp_path, file, "--check", "--yes")
-    assert done.stdout == "4 requests, all as recorded\n"
+    file = await recorded(tmp_path, script=script, ACP_CODER_CONFIG=str(tmp_path / "config.toml"))
+    assert (await replayed(tmp_path, file, "--check", "--yes")).stdout == "4 requests, all as recorded\n"
     (tmp_path / "second/n.txt").unlink()
-    shown = await replayed(tmp_path, file, "--yes")
-    assert "`default/other` goes on" in shown.stdout
+    assert "`default/other` goes on" in (await replayed(tmp_path, file, "--yes")).stdout
 
 
 async def test_sub_agents_that_work_side_by_side_get_their_own_answers(tmp_path):
@@ -152,8 +139,7 @@ async def test_sub_agents_that_work_side_by_side_get_their_own_answers(tmp_path)
 
     file = await recorded(tmp_path, script=script)
     assert file.read_text().count('{"request"') == 5
-    done = await replayed(tmp_path, file, "--check", "--yes")
-    assert done.stdout == "5 requests, all as recorded\n"
+    assert (await replayed(tmp_path, file, "--check", "--yes")).stdout == "5 requests, all as recorded\n"
 
 
 async def test_the_provider_replay_answers_in_an_editor(tmp_path):
@@ -163,11 +149,9 @@ async def test_the_provider_replay_answers_in_an_editor(tmp_path):
         first = await r.editor.prompt("go")
         words = r.editor.text()
     shutil.rmtree(r.project)
-    config = f'[providers.default]\napi = "replay"\nscript = "{file}"\n'
-    async with rig(tmp_path, (), config=config) as r:
+    async with rig(tmp_path, (), config=f'[providers.default]\napi = "replay"\nscript = "{file}"\n') as r:
         (r.project / "a.txt").write_text("one\n")
-        second = await r.editor.prompt("go")
-        assert (second.stop_reason, r.editor.text()) == (first.stop_reason, words)
+        assert ((await r.editor.prompt("go")).stop_reason, r.editor.text()) == (first.stop_reason, words)
         assert r.model.requests == []
         with pytest.raises(Exception, match="has no answer to this request"):
             await r.editor.prompt("something else")
@@ -202,8 +186,7 @@ async def test_a_secret_is_not_recorded_even_where_redaction_is_switched_off(tmp
     assert TOKEN[:40] not in text
     assert "my-own-key" not in text
     assert TOKEN[9:40] not in text
-    done = await replayed(tmp_path, file, "--check", "--yes", **settings)
-    assert done.stdout == "1 request, all as recorded\n"
+    assert (await replayed(tmp_path, file, "--check", "--yes", **settings)).stdout == "1 request, all as recorded\n"
 
 
 async def test_the_wire_is_played_with_its_questions_and_terminals(tmp_path):
@@ -217,22 +200,18 @@ async def test_the_wire_is_played_with_its_questions_and_terminals(tmp_path):
     async with spawned(tmp_path, script, environ=both, permissions=[allow_once]) as (editor, _):
         assert (await editor.prompt("go")).stop_reason == "end_turn"
     text = file.read_text()
-    assert '"method":"terminal/create"' in text
-    assert '"method":"session/request_permission"' in text
+    assert '"method":"terminal/create"' in text and '"method":"session/request_permission"' in text
     assert TOKEN[:40] not in text
     refused = await replayed(tmp_path, file, "--check")
-    assert "if you trust it" in refused.stderr
-    assert refused.returncode == 2
+    assert "if you trust it" in refused.stderr and refused.returncode == 2
     done = await replayed(tmp_path, file, "--check", "--yes")
     assert (done.stdout, done.returncode) == ("3 requests, all as recorded\n", 0), done.stderr
     assert (tmp_path / "second/n.txt").read_text() == "new\n"
     lines = file.read_text().splitlines(keepends=True)
-    wrong = [line.replace('"stopReason":"end_turn"', '"stopReason":"refusal"') for line in lines]
-    file.write_text("".join(wrong))
+    file.write_text("".join([line.replace('"stopReason":"end_turn"', '"stopReason":"refusal"') for line in lines]))
     (tmp_path / "second/n.txt").unlink()
     differs = await replayed(tmp_path, file, "--check", "--yes")
-    assert "-stopReason: refusal\n+stopReason: end_turn" in differs.stdout
-    assert differs.returncode == 1
+    assert "-stopReason: refusal\n+stopReason: end_turn" in differs.stdout and differs.returncode == 1
 
 
 async def test_a_report_is_a_folder_of_files_to_read_without_credentials(tmp_path):
@@ -246,18 +225,14 @@ async def test_a_report_is_a_folder_of_files_to_read_without_credentials(tmp_pat
     done = await anyio.to_thread.run_sync(lambda: run(tmp_path, "report", str(file), **settings))
     assert done.returncode == 0, done.stderr
     assert "Nothing was sent." in done.stdout
-    made = tmp_path / "acp-coder-report"
-    files = {each.name: each.read_text() for each in made.iterdir()}
-    assert set(files) == {"recording.jsonl", "doctor.txt", "log.txt"}
-    assert "was refused" in files["log.txt"]
-    assert "agent.instructions" in files["doctor.txt"]
-    assert "acp-coder" in files["doctor.txt"]
+    files = {each.name: each.read_text() for each in (tmp_path / "acp-coder-report").iterdir()}
+    assert set(files) == {"recording.jsonl", "doctor.txt", "log.txt"} and "was refused" in files["log.txt"]
+    assert "agent.instructions" in files["doctor.txt"] and "acp-coder" in files["doctor.txt"]
     for text in files.values():
         assert TOKEN[:40] not in text
         assert "my-own-key" not in text
     again = await anyio.to_thread.run_sync(lambda: run(tmp_path, "report", str(file), **settings))
-    assert again.returncode == 2
-    assert "exists already" in again.stderr
+    assert again.returncode == 2 and "exists already" in again.stderr
 
 
 async def test_a_stored_session_is_exported_as_a_recording_and_played(tmp_path):
@@ -277,11 +252,9 @@ async def test_wrong_uses_of_recordings_are_said_in_a_sentence(tmp_path):
     (tmp_path / "other.txt").write_text("hello\n")
     for file, words in ((tmp_path / "none", "cannot be read"), (tmp_path / "other.txt", "is not a recording")):
         done = await replayed(tmp_path, file)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert words in done.stderr
+        assert (done.returncode, done.stdout) == (2, "") and words in done.stderr
     before = await anyio.to_thread.run_sync(lambda: run(tmp_path, "--record", "x", "prompt", "go"))
-    assert "--record stands behind the command" in before.stderr
-    assert before.returncode == 2
+    assert "--record stands behind the command" in before.stderr and before.returncode == 2
     other = await anyio.to_thread.run_sync(lambda: run(tmp_path, "--ssh", "x", "doctor"))
     assert "--ssh is an option of `acp-coder` and `acp-coder prompt`, not of doctor" in other.stderr
 

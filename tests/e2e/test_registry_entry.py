@@ -53,7 +53,6 @@ async def test_the_handshake_offers_a_login(tmp_path: Path, local: bool):
         ran = subprocess.run(
             [COMMAND], input=line + "\n", cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60
         )
-    answer = json.loads(ran.stdout.splitlines()[0])
-    methods = answer["result"]["authMethods"]
+    methods = json.loads(ran.stdout.splitlines()[0])["result"]["authMethods"]
     assert methods and all(method["id"] and method["name"] for method in methods)
     assert any(method.get("type", "agent") in ("agent", "terminal") for method in methods)

@@ -116,8 +116,7 @@ def agents_below(folder: Path) -> set[int]:
     found = set()
     for place in Path("/proc").glob("[0-9]*"):
         try:
-            line = (place / "cmdline").read_bytes()
-            if b"acp" in line and Path(os.readlink(place / "cwd")).is_relative_to(folder):
+            if b"acp" in (place / "cmdline").read_bytes() and Path(os.readlink(place / "cwd")).is_relative_to(folder):
                 found.add(int(place.name))
         except OSError:
             continue

@@ -50,8 +50,7 @@ async def test_the_python_sdk_decodes_text_tools_files_and_terminals(tmp_path, p
         session = await agent.new_session(cwd=str(project))
         answer = await agent.prompt(session_id=session.session_id, prompt=[text_block("Change it")])
     assert answer.stop_reason == "end_turn"
-    assert client.text() == "Looking. All done."
-    assert client.text(schema.AgentThoughtChunk) == "I look first."
+    assert client.text() == "Looking. All done." and client.text(schema.AgentThoughtChunk) == "I look first."
     read, edit, bash = client.tools().values()
     assert [call[0].kind for call in (read, edit, bash)] == ["read", "edit", "execute"]
     assert [call[-1].status for call in (read, edit, bash)] == ["completed", "completed", "failed"]
@@ -62,8 +61,7 @@ async def test_the_python_sdk_decodes_text_tools_files_and_terminals(tmp_path, p
     terminal = bash[-1].content[0]
     assert isinstance(terminal, schema.TerminalToolCallContent)
     assert bash[-1].raw_output["stdout"] == "from the terminal\n"
-    assert client.released == [terminal.terminal_id]
-    assert client.writes == [(file, "changed\n")]
+    assert client.released == [terminal.terminal_id] and client.writes == [(file, "changed\n")]
     assert (project / "a.txt").read_text() == "changed\n"
 
 
@@ -101,8 +99,7 @@ async def test_the_python_sdk_cancels_and_loads_the_session_in_a_new_process(tmp
     async with FakeModel(["Three."]) as model, later.connected(COMMAND, environ(tmp_path, model.base_url)) as agent:
         loaded = await agent.load_session(cwd=str(project), session_id=session)
         assert loaded.modes is not None and loaded.modes.current_mode_id == "code"
-        assert later.text(schema.UserMessageChunk) == "Count"
-        assert later.text() == "One"
+        assert later.text(schema.UserMessageChunk) == "Count" and later.text() == "One"
         answer = await agent.prompt(session_id=session, prompt=[text_block("Go on")])
     assert answer.stop_reason == "end_turn"
     assert later.text() == "OneThree."
@@ -150,8 +147,7 @@ async def test_the_typescript_sdk_decodes_text_tools_files_and_terminals(tmp_pat
     assert edit[-1]["content"][0] == {"type": "diff", "path": file, "oldText": "unsaved\n", "newText": "changed\n"}
     assert bash[-1]["content"][0] == {"type": "terminal", "terminalId": "t0"}
     assert bash[-1]["rawOutput"]["stdout"] == "from the terminal\n"
-    assert seen["released"] == ["t0"]
-    assert seen["writes"] == [[file, "changed\n"]]
+    assert seen["released"] == ["t0"] and seen["writes"] == [[file, "changed\n"]]
     assert (project / "a.txt").read_text() == "changed\n"
     assert seen["exit"] == 0
 
@@ -173,8 +169,7 @@ async def test_the_typescript_sdk_works_over_a_websocket(tmp_path, project):
 
 
 async def test_the_typescript_sdk_asks_the_person_with_the_agents_options(tmp_path, project):
-    script = [Answer(tool_calls=(Call("bash", {"command": "touch made"}),)), "as you wish"]
-    async with FakeModel(script) as model:
+    async with FakeModel([Answer(tool_calls=(Call("bash", {"command": "touch made"}),)), "as you wish"]) as model:
         seen = await typescript(tmp_path, model, prompts=[{"text": "Make it"}], allow=False)
     (asked,) = seen["asked"]
     kinds = [option["kind"] for option in asked["options"]]
@@ -193,10 +188,8 @@ async def test_the_typescript_sdk_cancels_and_loads_the_session_in_a_new_process
     session = first["session"]["sessionId"]
     async with FakeModel(["Three."]) as model:
         later = await typescript(tmp_path, model, load=session, prompts=[{"text": "Go on"}])
-    assert later["session"]["modes"]["currentModeId"] == "code"
-    assert text_of(later, "user_message_chunk") == ["Count"]
-    assert text_of(later) == ["One", "Three."]
-    assert [answer["stopReason"] for answer in later["answers"]] == ["end_turn"]
+    assert later["session"]["modes"]["currentModeId"] == "code" and text_of(later, "user_message_chunk") == ["Count"]
+    assert text_of(later) == ["One", "Three."] and [answer["stopReason"] for answer in later["answers"]] == ["end_turn"]
 
 
 # --- acpx ---------------------------------------------------------------------------------------------------------
@@ -208,8 +201,7 @@ class Acpx:
     def __init__(self, tmp_path: Path, base_url: str) -> None:
         self._command = [str(NODE), str(ACPX), "--agent", COMMAND, "--cwd", str(tmp_path / "project")]
         self._command += ["--approve-all", "--format", "json", "--ttl", "30"]
-        path = f"{NODE.parent}{os.pathsep}{os.environ['PATH']}"
-        self._env = environ(tmp_path, base_url, PATH=path)
+        self._env = environ(tmp_path, base_url, PATH=f"{NODE.parent}{os.pathsep}{os.environ['PATH']}")
 
     async def __call__(self, *arguments: str) -> list[dict[str, Any]]:
         """What it writes: one JSON object a line."""
@@ -278,5 +270,4 @@ async def test_acpx_cancels_a_turn(tmp_path, project):
                         cancelled = True
                         await acpx("cancel")
         lines = [json.loads(line) for line in said.decode().splitlines() if line]
-        assert stop_reasons(lines) == ["cancelled"]
-        assert text_of(updates_of(lines)) == ["One"]
+        assert stop_reasons(lines) == ["cancelled"] and text_of(updates_of(lines)) == ["One"]

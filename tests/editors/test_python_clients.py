@@ -80,8 +80,7 @@ async def ask(pane: Pane, words: str) -> None:
 
 def results(model: FakeModel) -> list[str]:
     """What the tools have told the model by now."""
-    messages = model.requests[-1].body["messages"]
-    return [message["content"] for message in messages if message["role"] == "tool"]
+    return [message["content"] for message in model.requests[-1].body["messages"] if message["role"] == "tool"]
 
 
 async def test_toad_shows_the_diff_and_what_is_allowed_is_done(tmp_path):
@@ -106,8 +105,7 @@ async def test_toad_shows_the_diff_and_what_is_allowed_is_done(tmp_path):
         pane.picture("toad-done", seen)
         assert (pane.project / "app.py").read_text() == APP.replace("pass", "return 42")
         assert (pane.project / "new/folder/made.txt").read_text() == "made\n"
-        assert (pane.project / "seen.txt").read_text() == "its\n"
-        assert "    return 42\n" in results(pane.model)[2]
+        assert (pane.project / "seen.txt").read_text() == "its\n" and "    return 42\n" in results(pane.model)[2]
 
 
 async def test_what_is_rejected_in_toad_changes_nothing(tmp_path):
@@ -116,13 +114,11 @@ async def test_what_is_rejected_in_toad_changes_nothing(tmp_path):
         await pane.until(lambda text: "Approval request" in text and "return 42" in text)
         pane.type("r")
         await pane.until("Then not.")
-        assert "not allow" in results(pane.model)[1]
-        assert (pane.project / "app.py").read_text() == APP
+        assert "not allow" in results(pane.model)[1] and (pane.project / "app.py").read_text() == APP
 
 
 async def test_a_command_that_is_cancelled_in_toad_ends_and_the_next_prompt_works(tmp_path):
-    script = [Answer(tool_calls=(bash("echo $$ > pid; exec sleep 1000"),)), "Back again."]
-    async with toad(tmp_path, script) as pane:
+    async with toad(tmp_path, [Answer(tool_calls=(bash("echo $$ > pid; exec sleep 1000"),)), "Back again."]) as pane:
         await ask(pane, "wait")
         await pane.until("Allow once")
         pane.type("a")
@@ -281,5 +277,4 @@ async def test_what_is_rejected_in_marimo_changes_nothing(tmp_path):
         await notebook.ask("make it 42")
         await notebook.choose("number = 42", "Reject")
         await notebook.says("Then not.")
-        assert (notebook.project / "app.py").read_text() == NOTEBOOK
-        assert "not allow" in results(notebook.model)[1]
+        assert (notebook.project / "app.py").read_text() == NOTEBOOK and "not allow" in results(notebook.model)[1]

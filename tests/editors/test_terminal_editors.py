@@ -136,8 +136,7 @@ class Neovim(Editor):
         await super().ready()
         while True:
             self.command("lua print('attached', #vim.lsp.get_clients({ name = 'acp_coder', bufnr = 0 }))")
-            seen = await self.pane.until("attached")
-            if "attached 1" in seen:
+            if "attached 1" in await self.pane.until("attached"):
                 break
             await anyio.sleep(0.05)
         self.command("echo ''")
@@ -314,8 +313,7 @@ async def test_a_turn_is_asked_for_watched_allowed_and_read_again(name, tmp_path
         await editor.transcript()
         seen = await pane.until("The answer is 42 now.")
         pane.picture(f"{name}-transcript", seen)
-    last = pane.model.requests[-1].body["messages"]
-    results = [message["content"] for message in last if message["role"] == "tool"]
+    results = [message["content"] for message in pane.model.requests[-1].body["messages"] if message["role"] == "tool"]
     if name != "helix":  # Saved before the command ran.
         assert "return 42" in results[-1]
 

@@ -52,8 +52,7 @@ def of_kind(seen: dict[str, Any], kind: str) -> list[dict[str, Any]]:
 async def test_it_sees_files_commands_questions_and_the_states_of_the_turn(tmp_path: Path, project: Path) -> None:
     async with FakeModel(WORK) as model:
         seen = await driven(tmp_path, model, prompts=[{"text": "Change it"}])
-    assert seen["initialized"]["protocolVersion"] == 2
-    assert said(seen) == "Looking. All done."
+    assert seen["initialized"]["protocolVersion"] == 2 and said(seen) == "Looking. All done."
     assert said(seen, "user_message_chunk") == "Change it"
     (message,) = of_kind(seen, "user_message_chunk")
     assert message["messageId"] == seen["answers"][0]["messageId"]
@@ -73,9 +72,7 @@ async def test_it_sees_files_commands_questions_and_the_states_of_the_turn(tmp_p
     assert updates[-1]["exitStatus"] == {"exitCode": 3}
     assert {each["subject"]["type"] for each in seen["asked"]} == {"tool_call"}
     states = [each["state"] for each in of_kind(seen, "state_update")]
-    assert states[0] == "running"
-    assert "requires_action" in states
-    assert states[-1] == "idle"
+    assert states[0] == "running" and "requires_action" in states and states[-1] == "idle"
     assert (project / "a.txt").read_text() == "changed\n"
 
 
@@ -85,8 +82,7 @@ async def test_it_cancels_and_resumes_the_session_in_a_new_process(tmp_path: Pat
     assert [each["stopReason"] for each in first["ends"]] == ["cancelled"]
     async with FakeModel(["Three."]) as model:
         later = await driven(tmp_path, model, resume=first["session"]["sessionId"], prompts=[{"text": "Go on"}])
-    assert said(later, "user_message_chunk") == "CountGo on"
-    assert said(later) == "OneThree."
+    assert said(later, "user_message_chunk") == "CountGo on" and said(later) == "OneThree."
     assert [each["stopReason"] for each in later["ends"]] == ["end_turn"]
     kept, _ = (each["messageId"] for each in of_kind(later, "user_message_chunk"))
     assert kept == first["answers"][0]["messageId"]
@@ -95,6 +91,5 @@ async def test_it_cancels_and_resumes_the_session_in_a_new_process(tmp_path: Pat
 async def test_a_model_that_fails_ends_the_turn_with_its_error(tmp_path: Path, project: Path) -> None:
     async with FakeModel([]) as model:
         seen = await driven(tmp_path, model, prompts=[{"text": "Hello"}])
-    assert seen["answers"][0]["messageId"]
-    assert seen["ends"][0]["stopReason"] == "error"
+    assert seen["answers"][0]["messageId"] and seen["ends"][0]["stopReason"] == "error"
     assert seen["ends"][0]["error"]["message"]

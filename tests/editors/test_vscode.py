@@ -140,8 +140,7 @@ async def test_a_running_call_spins_at_its_line_and_becomes_a_tick_that_fades(co
 
 async def test_the_stop_above_a_line_stops_the_turn_that_works_there(code, tmp_path):
     script = [Answer(tool_calls=(Call("held_read", {"path": "a.txt", "offset": 5, "limit": 2}),))]
-    environment = held(tmp_path / "package")
-    async with working(code, tmp_path, script, files={"a.txt": LINES}, **environment) as (window, _):
+    async with working(code, tmp_path, script, files={"a.txt": LINES}, **held(tmp_path / "package")) as (window, _):
         chat = Chat(window)
         await window.open_file(tmp_path / "project" / "a.txt")
         await chat.open()

@@ -77,8 +77,7 @@ async def test_an_agent_that_is_not_there_is_told_in_words_and_found_once_the_se
     async with working(code, tmp_path, ["Here."], settings={"acpCoder.command": "no-such-agent"}) as (window, _):
         chat = Chat(window)
         await window.open_container("ACP Coder")
-        buttons = await problem(window, chat, "The agent's program was not found.")
-        assert buttons == ["Open settings", "Start again"]
+        assert await problem(window, chat, "The agent's program was not found.") == ["Open settings", "Start again"]
         assert "no-such-agent" in await chat.frame.locator(".problem").inner_text()
         await window.eventually(window.status_bar, lambda items: "Agent" in items)
         await chat.frame.get_by_role("button", name="Open settings").click()
@@ -136,8 +135,7 @@ async def test_an_agent_that_is_killed_is_started_again_and_the_session_goes_on(
         await chat.send("Go on")
         await answered(window, chat, "One.", "Three.")
         messages = without_context(model.requests[-1].body["messages"])
-        sent = [message["content"] for message in messages if message["role"] == "user"]
-        assert sent == ["Count", "Wait", "Go on"]
+        assert [message["content"] for message in messages if message["role"] == "user"] == ["Count", "Wait", "Go on"]
 
 
 async def test_any_other_agent_works_by_the_setting(code, tmp_path):

@@ -49,13 +49,11 @@ def edit(path: Path, old: str, new: str, **more: Any) -> dict[str, Any]:
 
 
 async def write(turn: Turn, path: Path, content: str) -> None:
-    answer = await turn.request("fs/write_text_file", path=str(path), content=content)
-    await answer.result()
+    await (await turn.request("fs/write_text_file", path=str(path), content=content)).result()
 
 
 async def read(turn: Turn, path: Path) -> str:
-    answer = await turn.request("fs/read_text_file", path=str(path))
-    return str((await answer.result())["content"])
+    return str((await (await turn.request("fs/read_text_file", path=str(path))).result())["content"])
 
 
 async def test_the_words_of_a_stranger_are_no_links_in_notifications_and_long_ones_cannot_be_allowed(code, tmp_path):
@@ -98,8 +96,7 @@ async def test_allow_once_answers_only_what_the_person_sees(code, tmp_path):
         await window.eventually(chat.options, lambda names: names == [])
         await window.command("ACP Coder: Allow Once")
         title, labels = await window.quick_input()
-        assert "Of the first session" in title
-        assert [label.strip() for label in labels] == ["Allow", "Refuse"]
+        assert "Of the first session" in title and [label.strip() for label in labels] == ["Allow", "Refuse"]
         assert not hidden.done.is_set()
         await window.page.keyboard.press("Escape")
 
@@ -244,8 +241,7 @@ async def test_what_is_sent_before_the_agent_has_started_and_added_while_the_cha
         assert (turn.text, turn.session) == ("Early", "s1")
         await window.eventually(chat.prompts, lambda prompts: prompts == ["Early"])
         await turn.end("> " * 5000)
-        quoted = chat.frame.locator(".from-agent", has_text="> > >")
-        await quoted.wait_for()
+        await chat.frame.locator(".from-agent", has_text="> > >").wait_for()
         after = await begun(chat, agent, "And now?")
         assert after.session == "s1"
         await after.end("Still here.")
@@ -299,6 +295,5 @@ async def test_a_thousand_tool_calls_at_once_end_with_all_views_at_rest(code, tm
 
         # Of a file with so many only the newest have lenses.
         await window.eventually(lenses, lambda texts: texts == ["Read"])
-        again = await begun(chat, agent, "And now?")
-        await again.end("At rest.")
+        await (await begun(chat, agent, "And now?")).end("At rest.")
         await window.eventually(chat.answers, lambda answers: answers[-1:] == ["At rest."])

@@ -87,8 +87,7 @@ async def test_a_question_is_answered_by_a_command_and_by_the_diff_editors_title
         await asked(window, chat)
         await window.command("ACP Coder: Answer the Agent's Question…")
         title, labels = await window.quick_input()
-        assert "Edit a.txt" in title
-        assert [label.strip() for label in labels] == OPTIONS
+        assert "Edit a.txt" in title and [label.strip() for label in labels] == OPTIONS
         await window.choose("Reject")
         await is_done(window, chat)
         assert file.read_text() == TEXT
@@ -158,8 +157,7 @@ async def test_an_edit_in_a_dirty_buffer_leaves_the_file_alone_and_one_undo_take
 
 
 async def test_an_edit_of_a_clean_file_is_saved_and_undone_like_the_persons_own(code, tmp_path):
-    new = Call("write", {"path": "made/new.txt", "content": "made\n"})
-    script = changing(CHANGE, new)
+    script = changing(CHANGE, Call("write", {"path": "made/new.txt", "content": "made\n"}))
     async with working(code, tmp_path, script, files={"a.txt": TEXT}, settings=STEADY, ACP_CODER_MODE="auto") as (
         window,
         _,

@@ -21,8 +21,7 @@ LONG_OPTIONS = [
 
 def run(command: str, why: str = WHY, title: str = "") -> dict[str, Any]:
     """A question about a command, as acp-coder asks it."""
-    texts = (f"```\n{command}\n```", why)
-    content = [{"type": "content", "content": {"type": "text", "text": text}} for text in texts]
+    content = [{"type": "content", "content": {"type": "text", "text": text}} for text in (f"```\n{command}\n```", why)]
     call = {"toolCallId": "c", "title": title or command, "kind": "execute", "rawInput": {"command": command}}
     return {**call, "content": content, "_meta": {"asked": {"reason": "", "rule": ""}}}
 
@@ -79,8 +78,7 @@ async def test_a_long_command_is_allowed_once_its_end_was_in_view_and_rejected_a
 async def test_a_long_command_is_read_and_allowed_with_the_keyboard_alone(code, tmp_path):
     async with attacked(code, tmp_path) as (window, chat, agent):
         await window.page.set_viewport_size({"width": 1280, "height": 720})
-        turn = await begun(chat, agent)
-        question = await ask(turn, run(COMMAND))
+        question = await ask(await begun(chat, agent), run(COMMAND))
         await chat.option("Refuse").wait_for()
         await window.command("ACP Coder: Answer the Agent's Question…")
         _, labels = await window.quick_input()
@@ -132,8 +130,7 @@ async def test_the_diff_editor_allows_once_the_last_change_was_in_view(code, tmp
     old = "".join(f"line {number}\n" for number in range(1, 201))
     new = "".join(f"LINE {number}\n" for number in range(1, 201))
     async with attacked(code, tmp_path, files={"a.txt": old.encode()}) as (window, chat, agent):
-        turn = await begun(chat, agent)
-        question = await ask(turn, edit(tmp_path / "project" / "a.txt", old, new))
+        question = await ask(await begun(chat, agent), edit(tmp_path / "project" / "a.txt", old, new))
         tab = window.tab("a.txt (proposed)")
         await tab.wait_for()
         await chat.option("Allow").wait_for()

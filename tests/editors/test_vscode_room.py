@@ -22,8 +22,7 @@ async def test_the_chord_puts_the_keyboard_into_the_chat_at_its_first_press(code
 
 
 async def test_the_terminal_shows_the_command_and_not_the_script_it_runs_as(code, tmp_path):
-    command = "echo one\necho two"
-    script = [Answer(tool_calls=(Call("bash", {"command": command}),)), "Ran."]
+    script = [Answer(tool_calls=(Call("bash", {"command": "echo one\necho two"}),)), "Ran."]
     settings = {"acpCoder.terminals.reveal": True}
     async with working(code, tmp_path, script, settings=settings, ACP_CODER_MODE="auto") as (window, _):
         chat = Chat(window)
@@ -38,8 +37,7 @@ async def test_the_terminal_shows_the_command_and_not_the_script_it_runs_as(code
 
 async def test_code_gets_its_colours_and_a_message_is_copied(code, tmp_path):
     async with attacked(code, tmp_path) as (window, chat, agent):
-        turn = await begun(chat, agent)
-        await turn.end("```python\ndef f():\n    return 1\n```")
+        await (await begun(chat, agent)).end("```python\ndef f():\n    return 1\n```")
         await window.eventually(
             chat.frame.locator(".from-agent .hljs-keyword").all_inner_texts, lambda words: words == ["def", "return"]
         )
@@ -73,8 +71,7 @@ async def test_a_plan_folds_after_its_turn_and_rests_in_later_ones_and_pickers_s
         await window.side_bar(170)
         pickers = chat.frame.locator(".pickers select")
         await window.eventually(pickers.count, lambda count: count > 1)
-        tops = await pickers.evaluate_all("all => all.map(picker => picker.getBoundingClientRect().top)")
-        assert len(set(tops)) == 1
+        assert len(set(await pickers.evaluate_all("all => all.map(picker => picker.getBoundingClientRect().top)"))) == 1
         await window.reload()
         await chat.box.wait_for()
         await window.eventually(plan.count, lambda count: count == 1)

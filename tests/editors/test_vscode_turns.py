@@ -146,8 +146,7 @@ async def test_a_reload_brings_the_session_back_with_its_calls_and_its_context(c
         await answered(window, chat, "First answer.")
         assert await chat.prompts() == ["Read it"]
         assert await chat.cards() == cards
-        rows = await window.eventually(lambda: window.rows("Tool Calls"), len)
-        assert rows == [
+        assert await window.eventually(lambda: window.rows("Tool Calls"), len) == [
             Row("Prompt 1", "2 calls", "", 1, True),
             Row("Read a.txt", "✓", "eye", 2, None),
             Row("false", "✗", "terminal", 2, None),
@@ -157,8 +156,7 @@ async def test_a_reload_brings_the_session_back_with_its_calls_and_its_context(c
         assert (await window.decorations(), await window.gutter_marks(), await window.lenses()) == ([], 0, [])
         await chat.send("And now?")
         await answered(window, chat, "First answer.", "Second answer.")
-        assert prompts(model) == ["Read it", "And now?"]
-        assert "alpha" in results(model)[0]
+        assert prompts(model) == ["Read it", "And now?"] and "alpha" in results(model)[0]
 
 
 async def test_sessions_are_listed_opened_and_deleted(code, tmp_path):
@@ -212,8 +210,7 @@ async def test_a_form_of_the_agent_is_asked_field_by_field(code, tmp_path):
         assert "may be left empty" in title
         await window.answer("with a pool")
         await answered(window, chat, "Good.")
-        assert "The user answered: PostgreSQL" in results(model)[0]
-        assert "with a pool" in results(model)[0]
+        assert "The user answered: PostgreSQL" in results(model)[0] and "with a pool" in results(model)[0]
         await chat.send("Choose again")
         await window.quick_input()
         await window.page.keyboard.press("Escape")
@@ -261,13 +258,11 @@ async def test_files_the_selection_commands_and_pictures_go_with_a_prompt(code, 
         await window.type("with @sel")
         await window.eventually(suggestions.all_inner_texts, lambda labels: labels == ["selection"])
         await window.page.keyboard.press("Tab")
-        chips = chat.frame.locator(".composer .chip .label")
-        assert await chips.all_inner_texts() == ["src/alpha.py", "beta.py:2-3"]
+        assert await chat.frame.locator(".composer .chip .label").all_inner_texts() == ["src/alpha.py", "beta.py:2-3"]
         await window.page.keyboard.press("Enter")
         await answered(window, chat, "Read.")
         sent = prompts(model)[0]
-        assert sent.startswith("Compare @src/alpha.py with @")
-        assert "two\nthree\n" in sent and "four" not in sent
+        assert sent.startswith("Compare @src/alpha.py with @") and "two\nthree\n" in sent and "four" not in sent
         assert "alpha.py" in sent.partition("with @")[2]
 
         await chat.box.evaluate(PASTE % DOT)

@@ -70,16 +70,14 @@ async def test_files_and_chat_are_restored_to_a_prompt_after_a_preview_and_come_
         await window.page.locator(".multiDiffEntry").nth(1).wait_for()
         await window.choose("Restore")
         await window.eventually(chat.prompts, lambda prompts: prompts == [])
-        assert (project / "a.txt").read_text() == TEXT
-        assert not (project / "b.txt").exists()
+        assert (project / "a.txt").read_text() == TEXT and not (project / "b.txt").exists()
         await window.eventually(chat.box.input_value, lambda text: text == "First")
         assert await window.tabs() == ["a.txt"]
 
         await chat.frame.get_by_role("button", name="Redo").click()
         await window.choose("Redo")
         await window.eventually(chat.prompts, lambda prompts: prompts == ["First", "Second"])
-        assert (project / "a.txt").read_text() == after
-        assert (project / "b.txt").read_text() == "new\n"
+        assert (project / "a.txt").read_text() == after and (project / "b.txt").read_text() == "new\n"
 
 
 async def test_what_the_user_changed_since_is_named_and_left_alone(code, tmp_path):

@@ -177,8 +177,7 @@ class Window:
 
     def tab(self, label: str) -> Locator:
         """The tab, in any group, with exactly this label."""
-        name = re.compile(rf"^{re.escape(label)}$")
-        label_of = self.page.locator(TAB_LABEL, has_text=name)
+        label_of = self.page.locator(TAB_LABEL, has_text=re.compile(rf"^{re.escape(label)}$"))
         return self.page.locator(".tabs-container > .tab").filter(has=label_of).first
 
     async def tabs(self) -> list[str]:
@@ -227,8 +226,7 @@ class Window:
 
     async def gutter_marks(self) -> int:
         """How many marks with an icon are in the gutter of the active editor."""
-        marks = self.page.locator(EDITOR).last.locator(".glyph-margin-widgets > .cgmr")
-        return await marks.count()
+        return await self.page.locator(EDITOR).last.locator(".glyph-margin-widgets > .cgmr").count()
 
     async def lenses(self) -> list[str]:
         """The CodeLenses in view, one text for each; icons are left out."""

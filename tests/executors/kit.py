@@ -187,8 +187,7 @@ async def collect(process: Process) -> Ended:
     """Runs to the end, closes, and tells all of it."""
     try:
         chunks = [chunk async for chunk in process.output()]
-        status = await process.wait()
-        return Ended(status, chunks, process.stdout, process.stderr, process.combined, process.truncated)
+        return Ended(await process.wait(), chunks, process.stdout, process.stderr, process.combined, process.truncated)
     finally:
         await process.close()
 

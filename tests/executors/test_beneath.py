@@ -94,8 +94,7 @@ def test_a_link_as_the_last_name_is_not_followed(place: Path) -> None:
         with pytest.raises(Swapped):
             work()
     found = files.look_at(path)
-    assert found is not None
-    assert found.kind == "symlink"
+    assert found is not None and found.kind == "symlink"
     assert outside(place) == UNTOUCHED
 
 
@@ -144,8 +143,7 @@ def test_what_is_no_regular_file_is_neither_read_nor_written(make: Callable[[Pat
     ]  # fmt: skip
     for work in works:
         error = ends_soon(work)
-        assert isinstance(error, ExecutorError | OSError)
-        assert f"{word}, not a regular file" in str(error)
+        assert isinstance(error, ExecutorError | OSError) and f"{word}, not a regular file" in str(error)
     assert stat.S_IFMT(path.lstat().st_mode) == kind
     assert [name for name in os.listdir(path.parent) if name.startswith(".")] == []
 
@@ -171,8 +169,7 @@ def test_a_pipe_that_takes_a_file_s_place_is_not_waited_for(place: Path, monkeyp
     swapped = swap_at_open(monkeypatch, path, place / "app" / "pipe")
     error = ends_soon(lambda: files.read(path))
     assert swapped
-    assert isinstance(error, ExecutorError)
-    assert "a pipe, not a regular file" in str(error)
+    assert isinstance(error, ExecutorError) and "a pipe, not a regular file" in str(error)
 
 
 def test_a_link_that_takes_a_file_s_place_is_not_followed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,8 +236,7 @@ def test_a_folder_that_is_swapped_all_the_time_never_leads_a_read_out(place: Pat
             try:
                 ours.add(files.read(path))
                 found = files.look_at(path)
-                assert found is not None
-                assert found.size == len("inside")
+                assert found is not None and found.size == len("inside")
                 assert files.entries(path.parent) == [("f", "file")]
             except Swapped:
                 noticed += 1

@@ -65,13 +65,10 @@ async def test_what_commands_print_and_that_they_succeed(backend: str, tmp_path:
 
 async def test_what_bash_cannot_read_or_find_fails_with_its_message(on: Stage, tmp_path: Path) -> None:
     unclosed = await run(on.executor, "echo 'unclosed", on.folder)
-    assert unclosed.status.exit_code == 2
-    assert "matching" in unclosed.combined
+    assert unclosed.status.exit_code == 2 and "matching" in unclosed.combined
     unknown = await run(on.executor, "true\ntrue\nno-such-program-here", on.folder, state_file=tmp_path / "state")
-    assert unknown.status == ExitStatus(127)
-    assert "line 3:" in unknown.combined
-    ended = await run(on.executor, "cat <<EOF\nx\nEOF", on.folder, state_file=tmp_path / "state")
-    assert ended.combined == "x\n"
+    assert unknown.status == ExitStatus(127) and "line 3:" in unknown.combined
+    assert (await run(on.executor, "cat <<EOF\nx\nEOF", on.folder, state_file=tmp_path / "state")).combined == "x\n"
 
 
 async def test_nothing_of_our_parent_reaches_a_command(backend: str, tmp_path: Path) -> None:
@@ -80,17 +77,14 @@ async def test_nothing_of_our_parent_reaches_a_command(backend: str, tmp_path: P
         async with stage(backend, tmp_path) as on:
             report = "grep -E 'SigBlk|SigIgn' /proc/self/status; ls /proc/self/fd; trap"
             told = await run(on.executor, report, on.folder)
-            assert signal_masks(told.stdout) == [0, 0]
-            assert told.stdout.split()[4:] == ["0", "1", "2", "3"]
+            assert signal_masks(told.stdout) == [0, 0] and told.stdout.split()[4:] == ["0", "1", "2", "3"]
             ended = await run(on.executor, "kill -s INT 0; echo survived", on.folder)
             assert ended.status in (ExitStatus(None, "SIGINT"), ExitStatus(130)) and not ended.stdout
 
 
 async def test_big_output_is_bounded_and_marked(on: Stage) -> None:
     ended = await run(on.executor, "seq 1 100000", on.folder, output_limit=10_000)
-    assert ended.truncated
-    assert len(ended.stdout) < 11_000
-    assert ended.stdout.endswith("\n100000\n")
+    assert ended.truncated and len(ended.stdout) < 11_000 and ended.stdout.endswith("\n100000\n")
     assert ended.status == ExitStatus(0)
 
 
@@ -101,8 +95,7 @@ async def test_state_is_carried_over_with_odd_variables_and_without_functions(on
     assert (await run(on.executor, first, on.folder, state_file=state)).status == ExitStatus(0)
     cwd = last_cwd(state, on.folder)
     assert cwd == on.folder / "sub dir"
-    second = 'echo "$A|$B|$C"; pwd; type f >/dev/null 2>&1 || echo no f'
-    ended = await run(on.executor, second, cwd, state_file=state)
+    ended = await run(on.executor, 'echo "$A|$B|$C"; pwd; type f >/dev/null 2>&1 || echo no f', cwd, state_file=state)
     assert ended.stdout == f'it is "one"\ntwo||\n{on.folder / "sub dir"}\nno f\n'
     state = tmp_path / "state"
     await run(on.executor, "readonly R=1; export R; declare -ix N=3; export EMPTY=", on.folder, state_file=state)
@@ -133,8 +126,7 @@ async def test_kill_ends_the_command_keeps_its_output_and_changes_nothing_after_
     process = await on.executor.run(Command("echo x", on.folder))
     status = await process.wait()
     await process.kill()
-    assert await process.wait() == status == ExitStatus(0)
-    assert process.combined == "x\n"
+    assert await process.wait() == status == ExitStatus(0) and process.combined == "x\n"
     await process.close()
 
 
@@ -187,8 +179,7 @@ async def test_nothing_stays_open(on: Stage) -> None:
     before = open_descriptors()
     for script in ("true", "echo x", "exit 3", "kill -9 $$"):
         await run(on.executor, script, on.folder)
-    process = await on.executor.run(Command("sleep 600", on.folder))
-    await process.close()
+    await (await on.executor.run(Command("sleep 600", on.folder))).close()
     assert open_descriptors() == before
     assert list(on.scripts.iterdir()) == []
 

@@ -38,16 +38,14 @@ async def test_what_is_not_offered_is_never_asked(tmp_path: Path) -> None:
     async with stage("editor", tmp_path, offer=NOTHING, **offer) as on:
         assert (await run(on.executor, "echo x", on.folder)).stdout == "x\n"
         await on.executor.write_text(on.folder / "f", "x")
-        assert await on.executor.read_text(on.folder / "f") == "x"
-        assert on.editor is not None
+        assert await on.executor.read_text(on.folder / "f") == "x" and on.editor is not None
         assert on.editor.transcript == []
 
 
 async def test_a_command_is_one_script_that_means_the_same_joined_for_a_shell(tmp_path: Path) -> None:
     for joined in (False, True):
         async with stage("editor", tmp_path, join_for_shell=joined) as on:
-            ended = await run(on.executor, """echo "a  b" 'c;d' $((1+1)) | cat""", on.folder)
-            assert ended.stdout == "a  b c;d 2\n"
+            assert (await run(on.executor, """echo "a  b" 'c;d' $((1+1)) | cat""", on.folder)).stdout == "a  b c;d 2\n"
     async with stage("editor", tmp_path, crlf_output=True) as on:
         assert (await run(on.executor, "echo a; echo b", on.folder)).stdout == "a\nb\n"
 
@@ -55,17 +53,13 @@ async def test_a_command_is_one_script_that_means_the_same_joined_for_a_shell(tm
 async def test_a_terminal_is_shown_and_released_exactly_once(tmp_path: Path) -> None:
     async with stage("editor", tmp_path) as on:
         process = await on.executor.run(Command("echo x", on.folder))
-        assert process.view is not None
-        assert process.view.terminal_id == "term-1"
+        assert process.view is not None and process.view.terminal_id == "term-1"
         await process.wait()
         assert on.asked("terminal/release") == 0
         await process.close()
         await process.close()
-        assert on.asked("terminal/release") == 1
-        assert on.asked("terminal/kill") == 0
-        assert on.editor is not None
-        assert on.editor.terminals.open == 0
-        assert list(on.scripts.iterdir()) == []
+        assert on.asked("terminal/release") == 1 and on.asked("terminal/kill") == 0 and on.editor is not None
+        assert on.editor.terminals.open == 0 and list(on.scripts.iterdir()) == []
 
 
 async def test_a_wait_that_is_never_answered_after_a_kill_does_not_hang(tmp_path: Path) -> None:
@@ -148,8 +142,7 @@ async def test_a_terminal_that_cannot_be_made_is_replaced_here_unless_it_may_be_
         process = await on.executor.run(Command("echo x; echo y >> log", on.folder))
         assert process.view is None
         assert (await collect(process)).stdout == "x\n"
-        assert (on.folder / "log").read_text() == "y\n"
-        assert list(on.scripts.iterdir()) == []
+        assert (on.folder / "log").read_text() == "y\n" and list(on.scripts.iterdir()) == []
 
 
 async def test_nothing_runs_here_and_nothing_is_left_after_the_connection_has_ended(tmp_path: Path) -> None:
@@ -158,8 +151,7 @@ async def test_nothing_runs_here_and_nothing_is_left_after_the_connection_has_en
         on.connection.close()
         with pytest.raises(ConnectionClosed):
             await on.executor.run(Command("echo y >> log", on.folder))
-        assert not (on.folder / "log").exists()
-        assert list(on.scripts.iterdir()) == []
+        assert not (on.folder / "log").exists() and list(on.scripts.iterdir()) == []
     async with stage("editor", tmp_path) as on:
         process = await on.executor.run(Command("sleep 600", on.folder))
         assert on.connection is not None
@@ -177,8 +169,7 @@ async def test_a_missing_file_that_reads_empty_or_is_not_taken_is_that_of_the_di
     async with stage("editor", tmp_path, misbehave={"fs/read_text_file": AnswersError(-32602)}) as on:
         (on.folder / "f").write_text("disk")
         assert await on.executor.read_text(on.folder / "f") == "disk"
-        assert await on.executor.write_text(on.folder / "f", "text") == "text"
-        assert on.asked("fs/write_text_file") == 0
+        assert await on.executor.write_text(on.folder / "f", "text") == "text" and on.asked("fs/write_text_file") == 0
 
 
 @pytest.mark.parametrize("failure", [AnswersError(), NOT_FOUND, NeverAnswers()])
@@ -271,8 +262,7 @@ async def test_a_file_that_the_client_could_not_decode_is_read_and_written_on_th
         assert "the file on the disk is used" in on.executor.remark(file)
         assert await on.executor.write_text(file, "thé\r\n") == "thé\r\n"
         assert file.read_bytes() == b"th\xe9\r\n"
-        assert "the file on the disk is used" in on.executor.remark(file)
-        assert on.asked("fs/write_text_file") == 0
+        assert "the file on the disk is used" in on.executor.remark(file) and on.asked("fs/write_text_file") == 0
 
 
 async def test_only_unsaved_changes_that_were_not_decoded_are_kept_from_being_overwritten(tmp_path: Path) -> None:
@@ -298,8 +288,7 @@ async def test_a_client_that_writes_utf8_does_not_change_the_encoding_of_a_file(
     async with stage("editor", tmp_path, buffers={file: "café, unsaved"}) as on:
         file.write_bytes(old)
         assert await on.executor.read_text(file) == "café, unsaved"
-        assert await on.executor.write_text(file, "thé") == "thé"
-        assert on.asked("fs/write_text_file") == 1
+        assert await on.executor.write_text(file, "thé") == "thé" and on.asked("fs/write_text_file") == 1
         assert file.read_bytes() == old.replace("caf".encode("utf-16-le"), "th".encode("utf-16-le")).replace(
             b"caf", b"th"
         )

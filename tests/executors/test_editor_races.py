@@ -67,8 +67,7 @@ def unchecked(monkeypatch: MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("controlled", [False, True])
 async def test_a_folder_swapped_in_a_read_gives_nothing(tmp_path: Path, monkeypatch: MonkeyPatch, controlled: bool):
-    script = rounds(Call("read", {"path": "a/inside/f"}))
-    async with rig(tmp_path, script, mode="auto") as r:
+    async with rig(tmp_path, rounds(Call("read", {"path": "a/inside/f"})), mode="auto") as r:
         folder, link = trap(r.project, tmp_path / "secret")
         while_it_opens(monkeypatch, lambda: exchange(folder, link), lambda: exchange(folder, link))
         if controlled:
@@ -83,8 +82,7 @@ async def test_a_folder_swapped_in_a_read_gives_nothing(tmp_path: Path, monkeypa
 async def test_a_folder_swapped_while_the_editor_writes_is_told_and_the_file_written_where_it_belongs(
     tmp_path: Path, monkeypatch: MonkeyPatch, controlled: bool
 ) -> None:
-    script = rounds(Call("write", {"path": "a/inside/new", "content": "words"}))
-    async with rig(tmp_path, script, mode="auto") as r:
+    async with rig(tmp_path, rounds(Call("write", {"path": "a/inside/new", "content": "words"})), mode="auto") as r:
         folder, link = trap(r.project, tmp_path / "secret")
         while_it_opens(monkeypatch, lambda: exchange(folder, link), lambda: exchange(folder, link))
         if controlled:
@@ -119,8 +117,7 @@ async def test_unsaved_text_is_read_and_written_while_files_come_and_go(tmp_path
         while_it_opens(monkeypatch, lambda: next(busy, lambda: None)(), lambda: None)
         await r.editor.prompt("go")
         first, _, last = results(r, 4)
-        assert "unsaved words" in first
-        assert "changed words" in last
+        assert "unsaved words" in first and "changed words" in last
         assert (folder / "f").read_text() == OURS
 
 
@@ -174,8 +171,7 @@ async def test_a_write_that_the_editor_was_led_out_with_is_never_called_done(tmp
                     done = False
             if done:
                 assert (folder / name).read_text() == text
-                led_out = (tmp_path / "secret" / name).exists()
-                assert not led_out or "another place" in on.executor.remark(folder / name)
+                assert not (tmp_path / "secret" / name).exists() or "another place" in on.executor.remark(folder / name)
 
 
 async def test_the_same_race_gets_out_without_the_comparison(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
@@ -202,5 +198,4 @@ def test_a_way_is_not_settled_right_after_a_change_in_it(tmp_path: Path) -> None
     assert way.stands(way_to(tmp_path / "a/f", [tmp_path]))
     (tmp_path / "b").mkdir()
     later = way_to(tmp_path / "a/f", [tmp_path])
-    assert not way.stands(later)
-    assert not way.stands_above(later)
+    assert not way.stands(later) and not way.stands_above(later)

@@ -124,8 +124,7 @@ async def test_a_link_in_the_place_of_a_checked_path_is_not_followed(on: Stage) 
         await on.executor.write_text(on.folder / "link", "new")
     with pytest.raises(ExecutorError, match="it is a link now"):
         await on.executor.read_text(on.folder / "link")
-    assert (on.folder / "link").is_symlink()
-    assert (on.folder / "target").read_text() == "old"
+    assert (on.folder / "link").is_symlink() and (on.folder / "target").read_text() == "old"
 
 
 async def test_stat_and_list_tell_kinds_without_following(on: Stage) -> None:
@@ -137,12 +136,10 @@ async def test_stat_and_list_tell_kinds_without_following(on: Stage) -> None:
     assert await on.executor.list(on.folder) == [
         ("d", "dir"), ("dangling", "symlink"), ("f", "file"), ("pipe", "other"), ("to-dir", "symlink"),
     ]  # fmt: skip
-    found = await on.executor.stat(on.folder / "f")
-    assert found == FileStat("file", 3)
+    assert await on.executor.stat(on.folder / "f") == FileStat("file", 3)
     assert await on.executor.stat(on.folder / "missing") is None
     dangling = await on.executor.stat(on.folder / "dangling")
-    assert dangling is not None
-    assert dangling.kind == "symlink"
+    assert dangling is not None and dangling.kind == "symlink"
 
 
 async def test_the_other_names_of_a_file_keep_what_was_there(on: Stage, tmp_path: Path) -> None:

@@ -21,8 +21,7 @@ async def test_stdout_and_stderr_are_apart_and_in_order(on: Stage) -> None:
     ended = await run(on.executor, "echo out; echo err >&2", on.folder)
     assert (ended.stdout, ended.stderr) == ("out\n", "err\n")
     assert sorted((chunk.stream, chunk.text) for chunk in ended.chunks) == [("stderr", "err\n"), ("stdout", "out\n")]
-    script = "for i in 1 2 3; do echo o$i; sleep 0.05; echo e$i >&2; sleep 0.05; done"
-    ended = await run(on.executor, script, on.folder)
+    ended = await run(on.executor, "for i in 1 2 3; do echo o$i; sleep 0.05; echo e$i >&2; sleep 0.05; done", on.folder)
     assert ended.combined == "o1\ne1\no2\ne2\no3\ne3\n"
 
 
@@ -53,16 +52,13 @@ async def test_a_command_may_clean_up_when_it_is_killed(on: Stage) -> None:
 @pytest.mark.parametrize(("name", "number"), [("SIGKILL", 9), ("SIGSEGV", 11), ("SIGRTMIN+3", 37)])
 async def test_a_signal_has_a_name(on: Stage, name: str, number: int) -> None:
     ended = await run(on.executor, f"kill -{number} $$", on.folder)
-    assert ended.status.exit_code is None
-    assert ended.status.signal == (name if name != "SIGRTMIN+3" else "signal 37")
+    assert ended.status.exit_code is None and ended.status.signal == (name if name != "SIGRTMIN+3" else "signal 37")
 
 
 async def test_the_middle_of_big_output_is_left_out(on: Stage) -> None:
     ended = await run(on.executor, "seq 1 100000; seq 1 100000 >&2", on.folder, output_limit=2_000)
     for text in (ended.stdout, ended.stderr, ended.combined):
-        assert text.startswith("1\n2\n")
-        assert text.endswith("\n100000\n")
-        assert "characters omitted" in text
+        assert text.startswith("1\n2\n") and text.endswith("\n100000\n") and "characters omitted" in text
         assert len(text) < 2_200
     assert ended.truncated
 
@@ -71,15 +67,13 @@ async def test_the_agents_own_keys_are_hidden_from_commands(tmp_path: Path) -> N
     executor = LocalExecutor(
         environ={"PATH": "/usr/bin:/bin", "SECRET": "x", "OTHER": "y"}, hidden=frozenset({"SECRET"})
     )
-    ended = await run(executor, 'echo "[$SECRET][$OTHER]"', tmp_path)
-    assert ended.stdout == "[][y]\n"
+    assert (await run(executor, 'echo "[$SECRET][$OTHER]"', tmp_path)).stdout == "[][y]\n"
     await executor.close()
 
 
 def test_the_environment_of_commands_turns_pagers_off() -> None:
     environment = shell_environment({"PAGER": "less", "X": "1"})
-    assert environment["PAGER"] == "cat"
-    assert environment["X"] == "1"
+    assert environment["PAGER"] == "cat" and environment["X"] == "1"
 
 
 async def test_closing_one_process_leaves_the_others_running(on: Stage) -> None:
@@ -88,8 +82,7 @@ async def test_closing_one_process_leaves_the_others_running(on: Stage) -> None:
     await first.kill()
     await first.close()
     (on.folder / "go").touch()
-    assert await second.wait() == ExitStatus(0)
-    assert second.stdout == "done\n"
+    assert await second.wait() == ExitStatus(0) and second.stdout == "done\n"
     await second.close()
 
 

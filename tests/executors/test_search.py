@@ -107,8 +107,7 @@ async def test_a_line_beyond_all_bounds_does_not_fill_the_memory(large: Path, mo
 async def test_lines_are_found_where_gitignore_does_not_forbid(program: str, tree: Path) -> None:
     found = await grep("needle", tree)
     expected = ".env|.hidden/g.py|a.py|latin.txt|src/c.py|src/deep/build/f.py|src/deep/keep.log|src/top-only.txt|ü b.md"
-    assert names(found, tree) == expected.split("|")
-    assert (found.truncated, found.timed_out) == (False, False)
+    assert names(found, tree) == expected.split("|") and (found.truncated, found.timed_out) == (False, False)
     match = next(match for match in found.matches if match.path.name == "a.py")
     assert (match.path, match.line, match.text) == (tree / "a.py", 2, "needle = 1")
 
@@ -136,8 +135,7 @@ async def test_only_files_that_match_the_glob_are_searched(program: str, tree: P
     assert names(await grep("needle", tree, glob="*.rs"), tree) == []
     assert names(await grep("needle", tree, glob="*.log"), tree) == ["src/deep/keep.log"]
     others = names(await grep("needle", tree, glob="!*.py"), tree)
-    assert "latin.txt" in others
-    assert "a.py" not in others
+    assert "latin.txt" in others and "a.py" not in others
     assert names(await grep("needle", tree / "a.py", glob="*.py"), tree) == ["a.py"]
 
 
@@ -148,14 +146,11 @@ async def test_rules_above_the_searched_folder_count(program: str, tree: Path) -
 
 async def test_results_are_bounded(program: str, tree: Path) -> None:
     found = await grep("needle", tree, max_results=3)
-    assert len(found.matches) == 3
-    assert found.truncated
+    assert len(found.matches) == 3 and found.truncated
     exactly = await grep("needle", tree, max_results=9)
-    assert len(exactly.matches) == 9
-    assert not exactly.truncated
+    assert len(exactly.matches) == 9 and not exactly.truncated
     found = await find("*", tree, max_results=2)
-    assert len(found.matches) == 2
-    assert found.truncated
+    assert len(found.matches) == 2 and found.truncated
 
 
 async def test_a_bad_pattern_or_glob_is_told_in_words(program: str, tree: Path) -> None:
@@ -187,8 +182,7 @@ async def test_lines_of_files_that_are_not_utf8_are_shown_in_their_encoding(prog
 async def test_long_lines_are_cut_and_found_again(program: str, tree: Path) -> None:
     (tree / "long.txt").write_text("needle" + "x" * 2_000_000 + "\nneedle\n")
     found = await grep("needle", tree / "long.txt")
-    assert [match.line for match in found.matches] == [1, 2]
-    assert all(len(match.text) < 1000 for match in found.matches)
+    assert [match.line for match in found.matches] == [1, 2] and all(len(match.text) < 1000 for match in found.matches)
     (tree / "long.txt").write_text("ü" * 900 + "needle" + "y" * 900 + "\nneedle\n")
     assert [match.line for match in (await grep("needle", tree / "long.txt")).matches] == [1, 2]
 
@@ -196,8 +190,7 @@ async def test_long_lines_are_cut_and_found_again(program: str, tree: Path) -> N
 async def test_a_catastrophic_pattern_ends_with_its_time(program: str, tree: Path) -> None:
     (tree / "a.py").write_text("a" * 60 + "b\n")
     # Ripgrep's own syntax has no such patterns; a look-ahead makes it a pattern for the walk.
-    found = await grep("(?=a)(a+)+$", tree / "a.py", timeout=0.5)
-    assert found.timed_out
+    assert (await grep("(?=a)(a+)+$", tree / "a.py", timeout=0.5)).timed_out
 
 
 async def test_names_with_a_line_feed_or_no_utf8_are_found(program: str, tree: Path) -> None:
@@ -226,10 +219,7 @@ async def test_paths_are_found_by_glob(pattern: str, expected: list[str], tree: 
 
 async def test_kinds_are_told_links_not_followed_and_excludes_of_git_count(tree: Path) -> None:
     kinds = {match.path.name: match.text for match in (await find("*", tree)).matches}
-    assert kinds["deep"] == "dir"
-    assert kinds["a.py"] == "file"
-    assert "secret.py" not in kinds
-    assert ".git" not in kinds
+    assert kinds["deep"] == "dir" and kinds["a.py"] == "file" and "secret.py" not in kinds and ".git" not in kinds
     (tree / ".git" / "info").mkdir()
     (tree / ".git" / "info" / "exclude").write_text("a.py\n")
     assert "a.py" not in names(await find("*.py", tree), tree)
@@ -249,8 +239,7 @@ async def test_a_pipe_in_place_of_rules_is_not_waited_for_by_our_own_walk(tree: 
         (tree / ".gitignore").unlink(missing_ok=True)
         os.mkfifo(tree / ".gitignore")
     os.mkfifo(tree / "pipe")
-    found = await grep("secret", tree)
-    assert not found.timed_out
+    assert not (await grep("secret", tree)).timed_out
 
 
 # --- what ripgrep says, spoken by a stub -------------------------------------------------------------------------
@@ -313,13 +302,10 @@ async def test_lines_of_other_encodings_are_found_again(encoding: str, tree: Pat
 
 async def test_ripgrep_is_asked_without_options_of_the_persons_own(tree: Path, stub: Stub, tmp_path: Path) -> None:
     stub(f"""printf '%s\\n' "$@" > '{tmp_path}/arguments'; exit 1""")
-    found = await grep("--pre=evil", tree, glob="*.py", case_sensitive=False)
-    assert found.matches == ()
+    assert (await grep("--pre=evil", tree, glob="*.py", case_sensitive=False)).matches == ()
     arguments = (tmp_path / "arguments").read_text().splitlines()
-    assert arguments[-4:] == ["--regexp", "--pre=evil", "--", str(tree)]
-    assert "--no-config" in arguments
-    assert "--ignore-case" in arguments
-    assert arguments[arguments.index("--type-add") + 1] == "wanted:*.py"
+    assert arguments[-4:] == ["--regexp", "--pre=evil", "--", str(tree)] and "--no-config" in arguments
+    assert "--ignore-case" in arguments and arguments[arguments.index("--type-add") + 1] == "wanted:*.py"
 
 
 async def test_a_pattern_only_python_knows_is_given_to_our_own_walk(tree: Path, stub: Stub) -> None:
@@ -332,8 +318,7 @@ async def test_a_pattern_only_python_knows_is_given_to_our_own_walk(tree: Path, 
 async def test_a_ripgrep_that_hangs_ends_with_its_time(tree: Path, stub: Stub) -> None:
     stub(f"printf '%s\\0%s\\n' '{tree}/a.py' '1:import os'; exec sleep 600")
     found = await grep("needle", tree, timeout=0.5)
-    assert [match.line for match in found.matches] == [1]
-    assert found.timed_out
+    assert [match.line for match in found.matches] == [1] and found.timed_out
 
 
 async def test_the_worker_runs_without_the_package(tree: Path) -> None:

@@ -93,8 +93,7 @@ async def grep(pattern: str, root: Path, host: Host, hides: Any = None, **rest: 
 
 
 async def find(pattern: str, root: Path, host: Host, hides: Any = None, **rest: Any) -> Found:
-    query = FindQuery(pattern, root, **{"max_results": 100, "timeout": 20.0, **rest})
-    return await sh_search.find(query, hides, host)
+    return await sh_search.find(FindQuery(pattern, root, **{"max_results": 100, "timeout": 20.0, **rest}), hides, host)
 
 
 def lines(found: Found) -> list[tuple[str, int | None, str]]:
@@ -103,8 +102,7 @@ def lines(found: Found) -> list[tuple[str, int | None, str]]:
 
 async def test_lines_are_found_in_all_files_but_gits_own_binary_ones_and_links(tree: Path, host: Host) -> None:
     found = await grep("needle", tree, host)
-    assert sorted(names(found, tree)) == NEEDLES
-    assert not (found.truncated or found.timed_out)
+    assert sorted(names(found, tree)) == NEEDLES and not (found.truncated or found.timed_out)
     assert ("latin.txt", 1, "needle ÿ") in lines(found)
     assert lines(await grep("^(import|from) +[a-z]+$", tree, host)) == [("a.py", 1, "import os")]
     assert lines(await grep("NEEDLE HERE", tree, host, case_sensitive=False)) == [("b.txt", 2, "Needle here")]
@@ -150,12 +148,10 @@ async def test_results_are_bounded_and_only_what_counts_is_counted(tree: Path, h
     plain = [name for name in NEEDLES if not name.endswith(".py")]
     for most, truncated in ((len(plain) - 1, True), (len(plain), False)):
         found = await grep("needle", tree, host, hides, max_results=most)
-        assert (len(found.matches), found.truncated) == (most, truncated)
-        assert set(names(found, tree)) <= set(plain)
+        assert (len(found.matches), found.truncated) == (most, truncated) and set(names(found, tree)) <= set(plain)
         assert (await grep("needle", tree, host, glob="!*.py", max_results=most)).truncated == truncated
     found = await find("*.py", tree, host, lambda path: path.name == "a.py", max_results=3)
-    assert (len(found.matches), found.truncated) == (3, True)
-    assert "a.py" not in names(found, tree)
+    assert (len(found.matches), found.truncated) == (3, True) and "a.py" not in names(found, tree)
 
 
 async def test_names_that_are_odd_confuse_nothing(tree: Path, host: Host) -> None:
@@ -224,8 +220,7 @@ async def test_a_program_ends_with_its_time(
 ) -> None:
     host.replace(slow, f'"$real" "$@"\ncase $* in *{option}*) echo $$ >{tmp_path}/pid; exec sleep 600;; esac')
     found = await grep("needle", tree, host, timeout=timeout)
-    assert (found.timed_out, bool(found.note)) == (True, True)
-    assert sorted(names(found, tree)) == NEEDLES[:most]
+    assert (found.timed_out, bool(found.note)) == (True, True) and sorted(names(found, tree)) == NEEDLES[:most]
     await until_dead(int(await until_exists(tmp_path / "pid")))
 
 

@@ -35,8 +35,7 @@ async def test_a_killed_tree_is_dead_to_the_last_child(backend: str, tmp_path: P
 
 async def test_closing_the_executor_kills_what_commands_left_running(backend: str, tmp_path: Path) -> None:
     async with stage(backend, tmp_path, offer=Offer()) as on:
-        ended = await run(on.executor, "setsid sleep 600 & echo $! > pid", on.folder)
-        assert ended.status == ExitStatus(0)
+        assert (await run(on.executor, "setsid sleep 600 & echo $! > pid", on.folder)).status == ExitStatus(0)
         pid = int(await until_exists(on.folder / "pid"))
         assert alive(pid)
         await on.executor.close()

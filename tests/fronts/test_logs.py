@@ -45,6 +45,5 @@ def test_credentials_are_taken_out_of_lines_and_tracebacks_unless_switched_off(t
     text = written(tmp_path, SecretsConfig(extra_patterns=[r"badge \d+"]))
     assert KEY not in text and MINE not in text and "123456" not in text
     assert "WARNING acp_agent.test: a key [redacted: OpenAI key] and [redacted: " in text
-    assert "ValueError: refused: [redacted: OpenAI key]" in text
-    assert "not severe enough" not in text
+    assert "ValueError: refused: [redacted: OpenAI key]" in text and "not severe enough" not in text
     assert KEY in written(tmp_path, SecretsConfig(redact=False))

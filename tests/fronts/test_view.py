@@ -59,20 +59,15 @@ def test_a_turn_is_shown_in_order_with_output_diffs_and_results(view):
     at = 0
     for words in order:
         at = text.index(words, at)
-    assert "19 lines before" in text
-    assert "line 29" in text
-    assert "line 3\n" not in text
+    assert "19 lines before" in text and "line 29" in text and "line 3\n" not in text
     assert text.rstrip().removesuffix("\x1b[0m").endswith("stopped: max_tokens")
 
 
 def test_plain_lines_hold_no_control_character_and_a_spinner_is_cleared_before_text():
     text = shown(PlainView)
-    assert "\x1b" not in text
-    assert "\r" not in text
-    assert ": Edit a.py" in text
+    assert "\x1b" not in text and "\r" not in text and ": Edit a.py" in text
     text = shown(TerminalView)
-    assert "⠋" in text
-    assert text.rindex("\x1b[J") > text.rindex("⠋")
+    assert "⠋" in text and text.rindex("\x1b[J") > text.rindex("⠋")
 
 
 def test_the_time_of_a_call_is_without_the_time_that_its_question_waited(monkeypatch):
@@ -92,8 +87,7 @@ def test_the_time_of_a_call_is_without_the_time_that_its_question_waited(monkeyp
     view.asked(RequestPermissionRequest(session_id="s", tool_call=ToolCallUpdate(tool_call_id="1"), options=[]), "One")
     view.update("s", ToolCallProgress(tool_call_id="1", status="completed"))
     view.update("s", ToolCallProgress(tool_call_id="2", status="failed"))  # Its turn never came.
-    assert "done (2.0 s): pytest" in out.getvalue()
-    assert "failed (0.0 s)" in out.getvalue()
+    assert "done (2.0 s): pytest" in out.getvalue() and "failed (0.0 s)" in out.getvalue()
 
 
 def test_json_is_one_line_an_update():
@@ -112,9 +106,8 @@ def test_json_is_one_line_an_update():
 
 
 def test_what_could_hide_or_move_text_is_shown_by_its_number():
-    title = "ls\x1b[2K\r rm -rf x \u202e"
     turn: list[SessionUpdate] = [
-        ToolCall(tool_call_id="1", title=title, status="pending"),
+        ToolCall(tool_call_id="1", title="ls\x1b[2K\r rm -rf x \u202e", status="pending"),
         AgentMessageChunk(content=TextContent(text="a\x1b]0;evil\x07b\n")),
         ToolCallProgress(
             tool_call_id="1", status="completed", content=[Content(content=TextContent(text="red \x1b[31m\tx"))]

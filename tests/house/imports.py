@@ -32,8 +32,7 @@ def modules() -> Iterator[tuple[Path, str]]:
     for file in sorted(PACKAGE.rglob("*.py")):
         if "demo" in file.relative_to(PACKAGE).parts[:-1]:
             continue  # the sample project of the demonstration is data
-        name = ".".join(file.relative_to(ROOT).with_suffix("").parts)
-        yield file, name.removesuffix(".__init__")
+        yield file, ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
 @cache

@@ -17,8 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def guidance(name: str) -> str:
     """The text of a tool for the model, as it lies besides its module."""
-    module = TOOLS[name].partition(":")[0]
-    return ROOT.joinpath(*module.split(".")).with_suffix(".md").read_text(encoding="utf-8")
+    return ROOT.joinpath(*TOOLS[name].partition(":")[0].split(".")).with_suffix(".md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +36,7 @@ def test_every_generated_file_is_fresh(script: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_the_guidance_of_every_tool_has_the_four_sections_in_order(name: str, script: dict[str, Any]) -> None:
-    text = guidance(name)
-    lines = text.splitlines()
+    lines = guidance(name).splitlines()
     places = [
         next((number for number, line in enumerate(lines) if line.startswith(section)), None)
         for section in script["SECTIONS"]
@@ -51,8 +49,7 @@ def test_the_guidance_of_every_tool_has_the_four_sections_in_order(name: str, sc
 @pytest.mark.parametrize("name", TOOLS)
 def test_the_examples_of_every_tool_are_valid_arguments_of_it(name: str) -> None:
     schema = msgspec.json.decode((ROOT / "schemas" / "tool-parameters.schema.json").read_bytes())
-    text = guidance(name)
-    examples = text.partition("Examples:")[2].split(" ; ")
+    examples = guidance(name).partition("Examples:")[2].split(" ; ")
     assert len(examples) >= 1
     for example in examples:
         jsonschema_rs.validate(schema, {name: msgspec.json.decode(example.strip())})
@@ -60,8 +57,7 @@ def test_the_examples_of_every_tool_are_valid_arguments_of_it(name: str) -> None
 
 @pytest.mark.parametrize("name", ["config", "shell-output-envelope", "tool-parameters", "acp-v1"])
 def test_every_published_schema_is_a_json_schema(name: str) -> None:
-    schema = msgspec.json.decode((ROOT / "schemas" / f"{name}.schema.json").read_bytes())
-    jsonschema_rs.validator_for(schema)
+    jsonschema_rs.validator_for(msgspec.json.decode((ROOT / "schemas" / f"{name}.schema.json").read_bytes()))
 
 
 def test_the_defaults_of_the_configuration_satisfy_its_schema() -> None:

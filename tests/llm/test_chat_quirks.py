@@ -50,8 +50,7 @@ def fold(*chunks: Any) -> list[llm.ModelEvent]:
     for chunk in chunks:
         events += answer.feed(chunk if isinstance(chunk, bytes) else json.dumps(chunk).encode())
     events += answer.feed(b"[DONE]")
-    assert answer.done
-    assert answer.ended
+    assert answer.done and answer.ended
     return events + answer.finish()
 
 
@@ -124,8 +123,7 @@ def test_tool_calls(chunks: list[Any], expected: list[tuple[str, str]]) -> None:
     events = fold(*chunks)
     assert shown(events) == expected
     ids = [use.id for use in calls(events)]
-    assert all(ids)
-    assert len(set(ids)) == len(ids)
+    assert all(ids) and len(set(ids)) == len(ids)
     assert events[-1] == llm.Finished("tool_calls" if expected else "stop")
 
 
@@ -133,15 +131,13 @@ def test_tool_calls(chunks: list[Any], expected: list[tuple[str, str]]) -> None:
 def test_ids_are_made_up_where_missing_and_kept_where_unique(given: tuple[str | None, str | None]) -> None:
     made = [call("a", "{}", index=number, **({} if id_ is None else {"id": id_})) for number, id_ in enumerate(given)]
     ids = [use.id for use in calls(fold(called(*made)))]
-    assert len(set(ids)) == 2
-    assert all(ids)
+    assert len(set(ids)) == 2 and all(ids)
     assert given[0] not in ("same",) or ids[0] == "same"
 
 
 def test_a_broken_surrogate_in_arguments_is_joined_or_replaced() -> None:
     chunk = b'{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"a","arguments":%s}}]}}]}'
-    events = fold(chunk % b'"{\\"p\\":\\"\\ud83d"', chunk % b'"\\ude00 \\ud83d\\"}"')
-    assert shown(events) == [("a", '{"p":"😀 �"}')]
+    assert shown(fold(chunk % b'"{\\"p\\":\\"\\ud83d"', chunk % b'"\\ude00 \\ud83d\\"}"')) == [("a", '{"p":"😀 �"}')]
 
 
 # --- thoughts ----------------------------------------------------------------------------------------------------
@@ -149,8 +145,7 @@ def test_a_broken_surrogate_in_arguments_is_joined_or_replaced() -> None:
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 def test_thoughts_in_a_field_of_their_own(field: str) -> None:
-    events = fold(delta(**{field: "hm"}), delta(content="yes"))
-    assert events[:2] == [llm.ThoughtDelta("hm"), llm.TextDelta("yes")]
+    assert fold(delta(**{field: "hm"}), delta(content="yes"))[:2] == [llm.ThoughtDelta("hm"), llm.TextDelta("yes")]
 
 
 def test_the_same_thought_in_two_fields_comes_once() -> None:
@@ -190,8 +185,7 @@ USED = {"prompt_tokens": 7, "completion_tokens": 2}
     ({"prompt_tokens": 7.0, "completion_tokens": "2"}, llm.UsageReport(7, 2)), ({}, llm.UsageReport(0, 0)),
 ])  # fmt: skip
 def test_usage_in_every_dialect(usage: dict[str, Any], report: llm.UsageReport) -> None:
-    last = {"choices": [], "usage": usage}
-    assert fold(delta("stop", content="a"), last)[-2:] == [report, llm.Finished("stop")]
+    assert fold(delta("stop", content="a"), {"choices": [], "usage": usage})[-2:] == [report, llm.Finished("stop")]
 
 
 def test_usage_is_reported_once_with_its_last_value_wherever_it_stands() -> None:
@@ -216,8 +210,7 @@ def chunk_of(escaped: str) -> bytes:
     (["né", "€😀"], "né€😀"),
 ])  # fmt: skip
 def test_halves_of_surrogate_pairs(pieces: list[str], text: str) -> None:
-    events = fold(*(chunk_of(piece) for piece in pieces))
-    assert "".join(texts(events)) == text
+    assert "".join(texts(fold(*(chunk_of(piece) for piece in pieces)))) == text
 
 
 def test_content_may_be_broken_in_parts_or_not_streamed() -> None:
@@ -328,8 +321,7 @@ async def test_tool_calls_in_every_shape_over_a_socket() -> None:
         events = await collect(provider)
     assert shown(events) == [("a", '{"n":1}'), ("b", '{"n":2}'), ("c", '{"n":3}')]
     assert "".join(thoughts(events)) == "hm"
-    assert texts(events) == ["Looking."]
-    assert events[-1] == llm.Finished("tool_calls")
+    assert texts(events) == ["Looking."] and events[-1] == llm.Finished("tool_calls")
 
 
 # --- what servers refuse, and what is learnt from it -------------------------------------------------------------
@@ -342,8 +334,7 @@ async def test_a_server_without_stream_options_is_asked_without_them_from_then_o
         return Answer(text="ok")
 
     async with connected("chat", script) as (provider, model):
-        assert texts(await collect(provider)) == ["ok"]
-        assert texts(await collect(provider)) == ["ok"]
+        assert texts(await collect(provider)) == ["ok"] and texts(await collect(provider)) == ["ok"]
         assert ["stream_options" in request.body for request in model.requests] == [True, False, False]
 
 
@@ -489,8 +480,7 @@ def test_what_gemini_signs_a_call_with_goes_back_to_it_alone() -> None:
 def test_openai_itself_gets_its_own_field_names() -> None:
     settings = llm.ModelSettings("m", max_output_tokens=9, cache_key="k")
     sent = body((USER,), Dialect(openai=True), settings)
-    assert (sent["max_completion_tokens"], sent["prompt_cache_key"]) == (9, "k")
-    assert "max_tokens" not in sent
+    assert (sent["max_completion_tokens"], sent["prompt_cache_key"]) == (9, "k") and "max_tokens" not in sent
 
 
 @pytest.mark.parametrize(("arguments", "sent"), [

@@ -61,10 +61,8 @@ def test_what_is_no_url_is_a_config_error(base_url: str) -> None:
 
 
 def test_azure_and_loopback() -> None:
-    assert is_azure("https://acme.openai.azure.com/openai/v1")
-    assert not is_azure("https://api.openai.com/v1")
-    assert is_loopback("http://localhost:1")
-    assert not is_loopback(None)
+    assert is_azure("https://acme.openai.azure.com/openai/v1") and not is_azure("https://api.openai.com/v1")
+    assert is_loopback("http://localhost:1") and not is_loopback(None)
 
 
 @pytest.mark.parametrize(("model", "reasons"), [

@@ -142,8 +142,7 @@ async def test_a_request_is_signed_with_the_credentials_of_the_environment(monke
         await collect(provider, settings=llm.ModelSettings(CLAUDE))
         headers = model.requests[0].headers
     assert headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/")
-    assert "/us-east-1/bedrock/aws4_request" in headers["authorization"]
-    assert headers["x-amz-security-token"] == "tok"
+    assert "/us-east-1/bedrock/aws4_request" in headers["authorization"] and headers["x-amz-security-token"] == "tok"
     ((method, url, body),) = signed
     assert (method, url.endswith("-v1%3A0/converse-stream"), b'"messages"' in body) == ("POST", True, True)
 

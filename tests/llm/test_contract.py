@@ -70,11 +70,9 @@ async def test_parallel_tool_calls_come_whole_in_the_models_order_with_ids_of_th
     assert [(call.name, call.arguments) for call in found] == [
         ("b", '{"n":1}'), ("a", '{"n":2}'), ("a", '{"n":2}'), ("c", "{}"),
     ]  # fmt: skip
-    assert len({call.id for call in found}) == 4
-    assert all(call.id for call in found)
+    assert len({call.id for call in found}) == 4 and all(call.id for call in found)
     found = calls(await answered(api, Answer(tool_calls=(Call("a", id="x"), Call("b", id="x"))), tmp_path))
-    assert [call.name for call in found] == ["a", "b"]
-    assert len({call.id for call in found}) == 2
+    assert [call.name for call in found] == ["a", "b"] and len({call.id for call in found}) == 2
 
 
 @everywhere
@@ -221,8 +219,7 @@ async def test_images_of_tools_reach_the_model(api: Api) -> None:
         assert (items[2]["content"], items[2]["images"]) == ("done", ["iVBORw0="])
     else:
         outputs = [item["output"] for item in items if item.get("type") == "function_call_output"]
-        assert outputs[0][1]["image_url"] == "data:image/png;base64,iVBORw0="
-        assert outputs[1] == "a.txt"
+        assert outputs[0][1]["image_url"] == "data:image/png;base64,iVBORw0=" and outputs[1] == "a.txt"
 
 
 @over_http
@@ -234,8 +231,7 @@ async def test_calls_and_results_keep_their_ids(api: Api) -> None:
     )
     items = conversation(api, await sent(api, messages=messages))
     if api == "chat":
-        assert items[1]["content"] == "Looking."
-        assert items[1]["tool_calls"][0]["id"] == items[2]["tool_call_id"] == "c1"
+        assert items[1]["content"] == "Looking." and items[1]["tool_calls"][0]["id"] == items[2]["tool_call_id"] == "c1"
     elif api == "messages":
         said, use = items[1]["content"]
         assert said == {"type": "text", "text": "Looking."}
@@ -268,8 +264,7 @@ async def test_lone_surrogates_in_the_history_are_replaced(api: Api) -> None:
 
 @over_http
 async def test_thought_level_and_limit_are_passed_on(api: Api) -> None:
-    settings = llm.ModelSettings(model="m", thought_level="high", max_output_tokens=500)
-    body = (await sent(api, settings=settings)).body
+    body = (await sent(api, settings=llm.ModelSettings(model="m", thought_level="high", max_output_tokens=500))).body
     if api == "chat":
         assert (body["reasoning_effort"], body["max_tokens"]) == ("high", 500)
     elif api == "messages":
@@ -288,8 +283,7 @@ async def test_thought_level_and_limit_are_passed_on(api: Api) -> None:
 @pytest.mark.parametrize("level", [None, "off"])
 async def test_without_a_thought_level_no_effort_is_sent(api: Api, level: Any) -> None:
     body = (await sent(api, settings=llm.ModelSettings(model="m", thought_level=level))).body
-    assert "reasoning_effort" not in body
-    assert "reasoning" not in body
+    assert "reasoning_effort" not in body and "reasoning" not in body
 
 
 # --- trying again ------------------------------------------------------------------------------------------------
@@ -354,8 +348,7 @@ async def test_after_the_first_event_nothing_is_tried_again(api: Api) -> None:
 async def test_one_clear_error_per_kind(api: Api, status: int, error: dict[str, Any], kind: str) -> None:
     async with connected(api, [Failure(status, {"error": error})], max_retries=0) as (provider, _):
         raised = await failure(provider)
-        assert (raised.kind, raised.status) == (kind, status)
-        assert str(raised).startswith("fake ")
+        assert (raised.kind, raised.status) == (kind, status) and str(raised).startswith("fake ")
         assert error["message"] in str(raised)
 
 
@@ -377,8 +370,7 @@ async def test_a_server_that_is_not_there_and_a_key_that_http_cannot_carry_are_e
 @pytest.mark.parametrize("answer", [Answer(text="a", hang_before=True), Answer(text=("a", "b"), hang_after=1)])
 async def test_silence_ends_in_a_timeout(api: Api, answer: Answer) -> None:
     async with connected(api, [answer, "never"], idle_timeout=0.2) as (provider, model):
-        error = await failure(provider)
-        assert (error.kind, len(model.requests)) == ("timeout", 1)
+        assert ((await failure(provider)).kind, len(model.requests)) == ("timeout", 1)
         await model.answer_closed()
 
 

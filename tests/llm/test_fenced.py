@@ -30,8 +30,7 @@ def read(text: str, pieces: int = 1, *, tools=NAMES, complete: bool = True):
         out += reader.feed(text[start:end])
     out += reader.end(complete=complete)
     said = "".join(one.text for one in out if isinstance(one, llm.TextDelta))
-    calls = [(one.name, one.arguments) for one in out if isinstance(one, llm.ToolUse)]
-    return said, calls
+    return said, [(one.name, one.arguments) for one in out if isinstance(one, llm.ToolUse)]
 
 
 CASES = [
@@ -62,8 +61,7 @@ CASES = [
 @table(("text", "said", "calls"), CASES)
 def test_blocks_become_calls_and_the_rest_stays_text(text, said, calls, pieces):
     got, made = read(text, pieces)
-    assert got == said
-    assert [(name, json.loads(arguments)) for name, arguments in made] == calls
+    assert got == said and [(name, json.loads(arguments)) for name, arguments in made] == calls
 
 
 def test_characters_may_come_alone_text_is_not_held_back_and_ids_are_unique():
@@ -73,10 +71,8 @@ def test_characters_may_come_alone_text_is_not_held_back_and_ids_are_unique():
         assert "".join(one.text for one in out if isinstance(one, llm.TextDelta)) == said
         assert len([one for one in out if isinstance(one, llm.ToolUse)]) == len(calls)
     reader = FenceReader(NAMES)
-    assert reader.feed("Hel") == [llm.TextDelta("Hel")]
-    assert reader.feed("lo") == [llm.TextDelta("lo")]
-    assert reader.feed("\n`") == [llm.TextDelta("\n")]
-    assert reader.feed("x` is") == [llm.TextDelta("`x` is")]
+    assert reader.feed("Hel") == [llm.TextDelta("Hel")] and reader.feed("lo") == [llm.TextDelta("lo")]
+    assert reader.feed("\n`") == [llm.TextDelta("\n")] and reader.feed("x` is") == [llm.TextDelta("`x` is")]
     reader = FenceReader(NAMES)
     calls = [one for one in reader.feed("```bash\nls\n```\n" * 50) if isinstance(one, llm.ToolUse)]
     assert len({call.id for call in calls}) == 50
@@ -116,8 +112,7 @@ async def test_much_text_in_one_piece_is_read_in_one_go(line):
         return read(line), read(f"````bash\n{line}\n````\n")
 
     alone, in_a_block = await anyio.to_thread.run_sync(at_once, abandon_on_cancel=True)
-    assert alone == (line, [])
-    assert len(in_a_block[1]) == 1
+    assert alone == (line, []) and len(in_a_block[1]) == 1
 
 
 def test_a_block_is_a_call_only_where_it_is_closed_or_complete_and_offered():
@@ -148,8 +143,7 @@ def test_the_history_is_told_in_blocks_that_would_be_read_as_the_same_calls():
     assert [type(message) for message in told] == [llm.UserMessage, llm.AssistantMessage, llm.UserMessage]
     assert told[1].tool_calls == ()
     said, again = read(told[1].text)
-    assert said.strip() == "I look."
-    assert again[0] == ("bash", '{"command": "cat <<E\\n```\\nE"}')
+    assert said.strip() == "I look." and again[0] == ("bash", '{"command": "cat <<E\\n```\\nE"}')
     assert [name for name, _ in again] == ["bash", "read", "bash", "write"]
     assert json.loads(again[2][1]) == {"command": "x", "timeout": 5}
     assert told[2].content[0].text.startswith("Result of `bash`:\n```\nr1\n```\nIf the task is done")
@@ -159,9 +153,7 @@ def test_the_catalogue_names_each_tool_and_only_the_blocks_that_work():
     text = catalogue(TOOLS)
     assert all(f"## {name}" in text for name in NAMES)
     assert "```scrape" in text
-    assert "```scrape" not in catalogue(TOOLS[2:])
-    assert "```bash" not in catalogue(TOOLS[2:])
-    assert catalogue([]) == ""
+    assert "```scrape" not in catalogue(TOOLS[2:]) and "```bash" not in catalogue(TOOLS[2:]) and catalogue([]) == ""
 
 
 async def events_of(provider):
@@ -177,8 +169,7 @@ async def asked(answer, mode="fenced"):
 
 async def test_fenced_sends_no_tools_and_reads_calls_from_the_text():
     events, _, body = await asked(Answer(text=("Look:\n```ba", "sh\nls\n`", "``\n")))
-    assert "tools" not in body
-    assert body["messages"][0]["content"].startswith("You are.\n\n<tools>")
+    assert "tools" not in body and body["messages"][0]["content"].startswith("You are.\n\n<tools>")
     (call,) = [event for event in events if isinstance(event, llm.ToolUse)]
     assert (call.name, call.arguments) == ("bash", '{"command": "ls"}')
     assert events[-1] == llm.Finished("tool_calls")
@@ -189,13 +180,10 @@ async def test_native_calls_pass_and_an_answer_ends_with_its_first_whole_block()
     _, names, _ = await asked(Answer(tool_calls=(Call("read", {"path": "a"}), Call("read", {"path": "b"}))))
     assert names == ["read", "read"]
     # What a model writes after it is the result as it imagines it; a real one wrote that as a block of `bash`.
-    text = '```tool\n{"name": "read", "arguments": {"path": "a"}}\n```\n```bash\n14\n```\n'
-    events, names, _ = await asked(text)
-    assert names == ["read"]
-    assert events[-1] == llm.Finished("tool_calls")
+    events, names, _ = await asked('```tool\n{"name": "read", "arguments": {"path": "a"}}\n```\n```bash\n14\n```\n')
+    assert names == ["read"] and events[-1] == llm.Finished("tool_calls")
     events, names, _ = await asked(Answer(text="```bash\nrm -rf bu", finish="length"))
-    assert names == []
-    assert events[-1].reason == "length"
+    assert names == [] and events[-1].reason == "length"
 
 
 async def test_auto_is_native_and_leaves_blocks_alone_until_tools_are_refused():
@@ -204,8 +192,7 @@ async def test_auto_is_native_and_leaves_blocks_alone_until_tools_are_refused():
             _, names, body = await asked(f"{before}```bash\nls -l\n```\n{after}", mode)
             assert "tools" in body
             assert names == found, (before, after)
-    wrote = Answer(text="```bash\nls\n")
-    assert (await asked(wrote, "native"))[1] == []
+    assert (await asked(Answer(text="```bash\nls\n"), "native"))[1] == []
 
 
 async def test_a_count_alone_is_no_sign_that_tools_are_dropped_and_after_a_written_call_they_are_sent_again_later():

@@ -53,8 +53,7 @@ def test_whole_ones_go_with_the_type_that_they_have(data: bytes, mime: str) -> N
 ])  # fmt: skip
 def test_others_are_words_that_say_why(data: bytes, words: str) -> None:
     found = usable(part(data))
-    assert isinstance(found, TextPart)
-    assert found.text.startswith("[an image was left out: ") and words in found.text
+    assert isinstance(found, TextPart) and found.text.startswith("[an image was left out: ") and words in found.text
 
 
 def test_a_large_one_and_one_that_is_no_base64_are_words() -> None:

@@ -93,8 +93,7 @@ async def test_a_whole_request() -> None:
     async with connected("messages", ["ok"]) as (provider, model):
         await collect(provider, messages, (TOOL, TOOL), asked)
         request = model.requests[0]
-    assert request.path == "/v1/messages"
-    assert request.headers["anthropic-version"] == "2023-06-01"
+    assert request.path == "/v1/messages" and request.headers["anthropic-version"] == "2023-06-01"
     tool = {"name": "read", "description": "Reads a file.", "input_schema": TOOL.parameters}
     source = {"type": "base64", "media_type": "application/pdf", "data": "JVBE"}
     assert request.body == {
@@ -149,8 +148,7 @@ def test_thinking_is_asked_for_as_the_model_takes_it(model: str, level: Any, fie
 ])  # fmt: skip
 def test_thoughts_go_back_if_the_model_thinks(message: llm.AssistantMessage, asked: llm.ModelSettings, kept: bool):
     body = encode([USER, message, RESULT], asked)
-    assert ("thinking" in blocks(body, 1)) is kept
-    assert refusal(body, HEADERS) is None
+    assert ("thinking" in blocks(body, 1)) is kept and refusal(body, HEADERS) is None
 
 
 def test_thoughts_stand_where_they_came() -> None:
@@ -165,8 +163,7 @@ def test_thoughts_stand_where_they_came() -> None:
 
 def test_no_budget_is_set_in_a_turn_without_a_thought_and_a_history_begins_with_the_user() -> None:
     body = encode([USER, called(), RESULT], BUDGETED)
-    assert "thinking" not in body
-    assert refusal(body, HEADERS) is None
+    assert "thinking" not in body and refusal(body, HEADERS) is None
     later = encode([USER, called(), RESULT, llm.AssistantMessage("Done."), USER], BUDGETED)
     assert later["thinking"]["type"] == "enabled"
     body = encode([llm.AssistantMessage("Hello."), USER])
@@ -335,8 +332,7 @@ def test_a_thought_is_kept_only_with_its_signature() -> None:
     kept = {"type": "thinking", "thinking": "hm", "signature": "abc", "after": (0, 0), "_from": "claude"}
     assert folded[-1] == llm.Finished("stop", (kept,))
     assert fold(*pieces, ending())[-1] == llm.Finished("stop")
-    redacted = fold(text("a"), start(1, "redacted_thinking", data="zzz"), ending())[-1]
-    assert redacted == llm.Finished(
+    assert fold(text("a"), start(1, "redacted_thinking", data="zzz"), ending())[-1] == llm.Finished(
         "stop", ({"type": "redacted_thinking", "data": "zzz", "after": (1, 0), "_from": "claude"},)
     )
 
@@ -376,24 +372,21 @@ def failing(kind: str, message: str) -> dict[str, Any]:
     return event("error", error={"type": kind, "message": message})
 
 
-@pytest.mark.parametrize(
-    ("reply", "kind", "said"),
-    [
-        (RawAnswer(wire(failing("overloaded_error", "Overloaded"))), "server", "Overloaded"),
-        (RawAnswer(wire(failing("rate_limit_error", "slow"))), "rate_limit", "slow"),
-        (RawAnswer(wire(failing("api_error", "oops"))), "server", "oops"),
-        (RawAnswer((b"data: what is this\n\n",)), "server", "what is this"),
-        (RawAnswer((b"<html>hello</html>",)), "not_found", "a web page"),
-        (RawAnswer(wire(event("message_start", message={}), text("a"))), "network", "ended early"),
-        # A refusal is one sentence with what to do.
-        (Failure(400, failing("invalid_request_error", "Your credit balance is too low")), "quota", "credit"),
-        (Failure(401, failing("authentication_error", "invalid x-api-key")), "auth", "key"),
-        (Failure(403, failing("permission_error", "no")), "auth", "permissions"),
-        (Failure(404, failing("not_found_error", "model: x")), "not_found", "the model"),
-        (Failure(413, failing("request_too_large", "big")), "context_too_long", "compact"),
-        (Failure(400, failing("invalid_request_error", "prompt is too long: 2 > 1")), "context_too_long", "compact"),
-    ],
-)
+@pytest.mark.parametrize(("reply", "kind", "said"), [
+    (RawAnswer(wire(failing("overloaded_error", "Overloaded"))), "server", "Overloaded"),
+    (RawAnswer(wire(failing("rate_limit_error", "slow"))), "rate_limit", "slow"),
+    (RawAnswer(wire(failing("api_error", "oops"))), "server", "oops"),
+    (RawAnswer((b"data: what is this\n\n",)), "server", "what is this"),
+    (RawAnswer((b"<html>hello</html>",)), "not_found", "a web page"),
+    (RawAnswer(wire(event("message_start", message={}), text("a"))), "network", "ended early"),
+    # A refusal is one sentence with what to do.
+    (Failure(400, failing("invalid_request_error", "Your credit balance is too low")), "quota", "credit"),
+    (Failure(401, failing("authentication_error", "invalid x-api-key")), "auth", "key"),
+    (Failure(403, failing("permission_error", "no")), "auth", "permissions"),
+    (Failure(404, failing("not_found_error", "model: x")), "not_found", "the model"),
+    (Failure(413, failing("request_too_large", "big")), "context_too_long", "compact"),
+    (Failure(400, failing("invalid_request_error", "prompt is too long: 2 > 1")), "context_too_long", "compact"),
+])  # fmt: skip
 async def test_errors(reply: Any, kind: str, said: str) -> None:
     await check_failure("messages", reply, kind, said)
 
@@ -429,8 +422,7 @@ async def test_models_come_with_what_they_take_and_are_known_by_their_names() ->
     able = {"image_input": {"supported": True}, "pdf_input": {"supported": False}}
     entries = [{"id": "a", "max_input_tokens": 1_000_000, "capabilities": able}]
     assert await listed("messages", entries) == [llm.ModelInfo("a", 1_000_000, ("image",))]
-    assert manner_of("anthropic/claude-opus-4.8").adaptive
-    assert not manner_of("claude-haiku-4-5-20251001").adaptive
+    assert manner_of("anthropic/claude-opus-4.8").adaptive and not manner_of("claude-haiku-4-5-20251001").adaptive
 
 
 # --- the fake itself ---------------------------------------------------------------------------------------------
@@ -460,6 +452,5 @@ def test_the_fakes_cache_looks_twenty_blocks_back() -> None:
         return cache.count({"model": "m", **said(*content)})
 
     cache = PromptCache()
-    assert ask(cache, 5)[1] == 0
-    assert ask(cache, 24)[1] > 0
+    assert ask(cache, 5)[1] == 0 and ask(cache, 24)[1] > 0
     assert ask(cache, 45)[1] == 0, "too far from the last one"

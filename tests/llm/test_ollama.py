@@ -73,8 +73,7 @@ async def test_the_context_that_is_asked_for(show: Any, configured: int, window:
         model.shown = show
         await collect(provider)
         assert model.requests[0].body["options"] == ({"num_ctx": window} if window else {})
-        known = await provider.models()
-        assert known[0].context_window == window
+        assert (await provider.models())[0].context_window == window
 
 
 @pytest.mark.parametrize(("able", "infos"), [
@@ -120,13 +119,11 @@ LONG = llm.UserMessage((llm.TextPart("one two three " * 20_000),))
 
 @pytest.mark.parametrize("api", ["ollama", "chat"])
 async def test_a_prompt_that_an_older_server_cut_is_noticed_once(api: Any) -> None:
-    answer = Answer(text="ok", usage=Usage(4096, 5), repeat=True)
-    async with connected(api, [answer]) as (provider, _):
+    async with connected(api, [Answer(text="ok", usage=Usage(4096, 5), repeat=True)]) as (provider, _):
         tolerant = TolerantProvider(provider)
         first, second = [await collect(tolerant, (LONG,)) for _ in range(2)]
     (notice,) = [event for event in first if isinstance(event, llm.Notice)]
-    assert "got about 4,096 tokens of a longer prompt" in notice.text
-    assert "providers.fake.context_window" in notice.text
+    assert "got about 4,096 tokens of a longer prompt" in notice.text and "providers.fake.context_window" in notice.text
     assert not [event for event in second if isinstance(event, llm.Notice)]
 
 
@@ -163,8 +160,7 @@ async def test_thoughts_calls_and_odd_values_are_read_as_far_as_possible() -> No
     events = await read(call({"path": "a"}), call('{"path": "b"}', id="x"), call(None, id="x"), END)
     uses = [event for event in events if isinstance(event, llm.ToolUse)]
     assert [use.arguments for use in uses] == ['{"path":"a"}', '{"path": "b"}', "{}"]
-    assert len({use.id for use in uses}) == 3
-    assert uses[1].id == "x"
+    assert len({use.id for use in uses}) == 3 and uses[1].id == "x"
     assert events[-1] == llm.Finished("tool_calls")
     assert await read(said(content="a"), {**END, "eval_count": "3"}) == [
         llm.TextDelta("a"), llm.UsageReport(0, 3), llm.Finished("stop"),

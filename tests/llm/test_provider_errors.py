@@ -91,9 +91,7 @@ KINDS: dict[str, list[tuple[int, Any]]] = {
 @table(("kind", "status", "body"), [(kind, *row) for kind, rows in KINDS.items() for row in rows])
 def test_kinds(kind: str, status: int, body: Any) -> None:
     error = error_from_status("acme", status, body if isinstance(body, str) else json.dumps(body).encode(), {})
-    assert error.kind == kind
-    assert error.status == status
-    assert str(error).startswith("acme ")
+    assert error.kind == kind and error.status == status and str(error).startswith("acme ")
     assert str(status) in str(error)
 
 
@@ -201,5 +199,4 @@ ADVICE: dict[str, list[tuple[int, Any]]] = {
 @table(("advice", "status", "body"), [(advice, *row) for advice, rows in ADVICE.items() for row in rows])
 def test_the_vendors_own_words_lead_to_what_to_do(advice: str, status: int, body: Any) -> None:
     words = str(error_from_status("acme", status, json.dumps(body).encode(), {}, model="x"))
-    assert words.endswith(advice)
-    assert words.startswith("acme ")
+    assert words.endswith(advice) and words.startswith("acme ")

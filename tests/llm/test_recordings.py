@@ -113,8 +113,7 @@ def called(text: str) -> dict[str, Any]:
 
 
 def chunk(text: str) -> dict[str, Any]:
-    content = {"type": "text", "text": text}
-    return update({"sessionUpdate": "agent_message_chunk", "content": content})
+    return update({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}})
 
 
 def update(what: dict[str, Any]) -> dict[str, Any]:
@@ -272,8 +271,7 @@ async def test_a_stream_keeps_its_pieces_and_what_was_said_before_is_not_repeate
     more: list[llm.Message] = [first, answer, user("more")]
     path = await recorded(tmp_path, ([first], ANSWER), (more, ANSWER))
     text = path.read_text()
-    assert text.count("long long") <= 500
-    assert text.count("Reads a file.") == 0
+    assert text.count("long long") <= 500 and text.count("Reads a file.") == 0
     lines = [json.loads(line) for line in text.splitlines()]
     assert lines[3]["messages"] == {
         "after": 1, "kept": 1,
@@ -282,8 +280,7 @@ async def test_a_stream_keeps_its_pieces_and_what_was_said_before_is_not_repeate
         ],
     }  # fmt: skip
     assert [event.get("text") for event in lines[2]["events"]][:2] == ["Hel", "lo"]
-    assert await collect(player(path), more) == ANSWER
-    assert oct(path.stat().st_mode & 0o777) == "0o600"
+    assert await collect(player(path), more) == ANSWER and oct(path.stat().st_mode & 0o777) == "0o600"
 
 
 async def test_folders_are_tokens_also_when_a_stream_cuts_them_and_come_back_as_those_of_the_replay(tmp_path: Path):
@@ -296,8 +293,7 @@ async def test_folders_are_tokens_also_when_a_stream_cuts_them_and_come_back_as_
     await collect(Recorder(Fixed([*answer, llm.Finished("tool_calls")]), tape), [user("look into /work/mine")])
     tape.close()
     text = tape.path.read_text()
-    assert "/work/mine/" not in text
-    assert "/work/mine2" in text
+    assert "/work/mine/" not in text and "/work/mine2" in text
     played = player(tape.path)
     played.cleaner.folder("/elsewhere/x")
     events = await collect(played, [user("look into /elsewhere/x")])
@@ -325,13 +321,11 @@ async def test_errors_are_played_as_they_were(tmp_path: Path) -> None:
 
 async def test_each_answer_is_given_once_in_order_and_a_miss_shows_the_difference(tmp_path: Path) -> None:
     two: Said = [llm.TextDelta("second"), llm.Finished("stop")]
-    path = await recorded(tmp_path, ([USER], ANSWER), ([user("a\nb\nc")], ANSWER), ([USER], two))
-    played = player(path)
+    played = player(await recorded(tmp_path, ([USER], ANSWER), ([user("a\nb\nc")], ANSWER), ([USER], two)))
     assert [await collect(played, [USER]) for _ in range(2)] == [ANSWER, two]
     with pytest.raises(ProviderError, match="equal to request 1 of the recording, whose answers were used") as again:
         await collect(played, [USER])
-    assert again.value.kind == "recording"
-    assert not again.value.retryable
+    assert again.value.kind == "recording" and not again.value.retryable
     with pytest.raises(ProviderError) as differs:
         await collect(played, [user("a\nB\nc")])
     assert "from request 2 of the recording in message 1 (user)" in str(differs.value)
@@ -345,8 +339,7 @@ async def test_each_answer_is_given_once_in_order_and_a_miss_shows_the_differenc
     ("Nov 22 21:54 a.txt", "Jan  2  2024 a.txt"),
 ])  # fmt: skip
 def test_what_differs_between_two_runs_is_alike(one: str, two: str) -> None:
-    assert alike(one) == alike(two)
-    assert alike(one + "x y") != alike(two + "x z")
+    assert alike(one) == alike(two) and alike(one + "x y") != alike(two + "x z")
 
 
 async def test_ids_in_an_answer_are_those_of_this_run(tmp_path: Path) -> None:
@@ -386,9 +379,7 @@ async def test_a_file_that_cannot_be_written_is_one_notice_and_no_failed_turn(tm
     recorder = Recorder(Fixed(ANSWER, ANSWER), tape)
     with locked(path) if why == "another agent" else anyio.CancelScope():
         first, second = await collect(recorder), await collect(recorder)
-    assert isinstance(first[0], llm.Notice)
-    assert words in first[0].text
-    assert (first[1:], second) == (ANSWER, ANSWER)
+    assert isinstance(first[0], llm.Notice) and words in first[0].text and (first[1:], second) == (ANSWER, ANSWER)
     if why == "other file":
         assert path.read_text() == "print('mine')\n"
 

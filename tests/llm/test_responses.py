@@ -79,8 +79,7 @@ async def test_encrypted_reasoning_is_asked_for_when_there_is_reasoning(model: s
 
 async def test_an_azure_key_travels_in_its_own_header_too() -> None:
     provider = make("responses", "https://acme.openai.azure.com")
-    assert isinstance(provider, ResponsesProvider)
-    assert provider._base_url == "https://acme.openai.azure.com/openai/v1"
+    assert isinstance(provider, ResponsesProvider) and provider._base_url == "https://acme.openai.azure.com/openai/v1"
     assert provider._headers == {"Authorization": "Bearer sk-test", "api-key": "sk-test"}
     await provider.aclose()
 
@@ -134,8 +133,7 @@ MESSAGE = {"type": "message", "content": [text_block("Hello", "output_text")]}
 async def test_items_that_come_late_twice_or_never(chunks: tuple[bytes, ...], said: list[str], called: int) -> None:
     async with connected("responses", [RawAnswer(chunks)]) as (provider, _):
         events = await collect(provider)
-    assert texts(events) == said
-    assert len({use.id for use in calls(events)}) == len(calls(events)) == called
+    assert texts(events) == said and len({use.id for use in calls(events)}) == len(calls(events)) == called
 
 
 def paragraph(index: int, words: str) -> tuple[bytes, bytes]:

@@ -63,14 +63,12 @@ class Attempts:
         self.slept.append(seconds)
 
     async def run(self) -> list[ModelEvent]:
-        stream = with_retries(self.attempt, POLICY, sleep=self.sleep, jitter=lambda: 0.0)
-        return [event async for event in stream]
+        return [event async for event in with_retries(self.attempt, POLICY, sleep=self.sleep, jitter=lambda: 0.0)]
 
 
 async def test_waits_grow_until_an_attempt_succeeds_the_last_fails_or_an_event_has_come() -> None:
     attempts = Attempts("server", "network", "rate_limit")
-    assert await attempts.run() == [Finished("stop")]
-    assert attempts.slept == [0.5, 1.0, 2.0]
+    assert await attempts.run() == [Finished("stop")] and attempts.slept == [0.5, 1.0, 2.0]
     attempts = Attempts(*["server"] * 4)
     with pytest.raises(ProviderError, match="failure 4"):
         await attempts.run()

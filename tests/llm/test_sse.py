@@ -9,8 +9,7 @@ from acp_agent.llm.transport.sse import EventTooLong, ServerSentEvent, SseDecode
 
 def decoded(*chunks: bytes) -> list[ServerSentEvent]:
     decoder = SseDecoder()
-    events = [event for chunk in chunks for event in decoder.feed(chunk)]
-    return events + decoder.finish()
+    return [event for chunk in chunks for event in decoder.feed(chunk)] + decoder.finish()
 
 
 @pytest.mark.parametrize(("stream", "events"), [

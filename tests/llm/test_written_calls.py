@@ -177,19 +177,15 @@ def test_odd_schemas_and_values_break_nothing(text, called):
     "".join(one.arguments if isinstance(one, ToolUse) else one.text for one in out).encode()
 
 
-def test_ordinary_text_is_not_held_back_and_no_end_costs_no_square():
+def test_ordinary_text_is_not_held_back_and_no_end_or_long_call_costs_a_square():
     reader = WrittenCalls(TOOLS)
     for piece in ("Hello", " there", "\n", "This is", " plain text\n", "```python\nimport os\n", "x = {1}\n"):
         assert [one.text for one in reader.feed(piece)] == [piece]
     text = f"<function=bash>{'<parameter=a>' * 200_000}</function>\n"
     reader = WrittenCalls(TOOLS)
     assert "".join(one.text for one in [*reader.feed(text), *reader.end()]) == text
-
-
-def test_a_long_call_costs_no_square_of_its_length():
     reader = WrittenCalls(TOOLS)
-    start = '{"name": "write", "arguments": {"path": "a", "content": "'
-    out = reader.feed(start)
+    out = reader.feed('{"name": "write", "arguments": {"path": "a", "content": "')
     for _ in range(10_000):
         out += reader.feed("word ")
     out += reader.feed('"}}')
@@ -205,10 +201,8 @@ SETTINGS = ModelSettings(model="m", system="You are.")
 async def test_the_stream_ends_with_the_call_before_the_model_invents_its_result(mode):
     pieces = ("Look.\n", '```json\n{"name": "bash", "arg', 'uments": {"command": "ls"}}\n```\n', "It says OK.")
     async with connected("chat", [Answer(text=pieces)]) as (inner, _):
-        provider = FencedProvider(inner, mode)
-        events = [event async for event in provider.stream([USER], TOOLS, SETTINGS)]
-        said = "".join(event.text for event in events if isinstance(event, TextDelta))
-        assert said == "Look.\n"
+        events = [event async for event in FencedProvider(inner, mode).stream([USER], TOOLS, SETTINGS)]
+        assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "Look.\n"
         assert [event.name for event in events if isinstance(event, ToolUse)] == ["bash"]
         assert events[-1].reason == "tool_calls"
 

@@ -21,8 +21,7 @@ OTHER = {"start": {"line": 9, "character": 9}, "end": {"line": 9, "character": 9
 ])  # fmt: skip
 def test_places_come_as_one_as_many_and_as_links(data):
     (found,) = answers.locations(data)
-    assert found.uri == "file:///w/a%20b.py"
-    assert (found.range.start.line, found.range.end.character) == (1, 4)
+    assert found.uri == "file:///w/a%20b.py" and (found.range.start.line, found.range.end.character) == (1, 4)
 
 
 @pytest.mark.parametrize(("contents", "text"), [
@@ -33,8 +32,7 @@ def test_places_come_as_one_as_many_and_as_links(data):
 ])  # fmt: skip
 def test_hovers_come_as_markup_and_as_marked_text(contents, text):
     found = answers.hover({"contents": contents, "range": PLACE})
-    assert found is not None
-    assert (found.contents.value, found.contents.kind) == (text, "markdown")
+    assert found is not None and (found.contents.value, found.contents.kind) == (text, "markdown")
 
 
 @pytest.mark.parametrize("data", [
@@ -115,7 +113,5 @@ def test_settings_are_found_by_section_in_either_spelling():
 @given(st.text(alphabet=st.characters(exclude_characters="\0/", exclude_categories=["Cs"]), min_size=1))
 def test_a_path_survives_its_uri(name: str):
     path = path_of("file:///w/x")
-    assert path is not None
-    assert path_of(uri_of(path / name)) == path / name
-    assert path_of("https://w/x") is None
+    assert path is not None and path_of(uri_of(path / name)) == path / name and path_of("https://w/x") is None
     assert path_of("file://[") is None

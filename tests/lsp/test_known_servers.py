@@ -38,11 +38,8 @@ def test_keys_that_are_configured_replace_those_of_the_known_row_and_others_stay
     found = {row.name: row for row in rows(config)}
     assert (found["ruff"].command, found["ruff"].settings) == (("my-ruff", "serve"), {"a": 1})
     assert found["ruff"].languages == known()["ruff"].languages
-    assert found["ruff"].root_markers == known()["ruff"].root_markers
-    assert "gopls" not in found
-    assert "empty" not in found
-    assert next(iter(found)) == "mine"
-    assert found["basedpyright"] == known()["basedpyright"]
+    assert found["ruff"].root_markers == known()["ruff"].root_markers and "gopls" not in found and "empty" not in found
+    assert next(iter(found)) == "mine" and found["basedpyright"] == known()["basedpyright"]
 
 
 def test_the_workspace_is_the_nearest_folder_with_a_marker_within_the_sessions(tmp_path: Path):

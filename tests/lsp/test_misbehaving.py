@@ -13,8 +13,7 @@ from tests.lsp.kit import START, Kit, messages, raw, running
 
 
 async def edit(kit: Kit, before: str, after: str, name: str = "a.raw"):
-    old = Document(kit.folder / name, before)
-    return await kit.servers.new_errors(old, kit.write(name, after))
+    return await kit.servers.new_errors(Document(kit.folder / name, before), kit.write(name, after))
 
 
 @pytest.mark.parametrize("faults", [
@@ -25,8 +24,7 @@ async def test_only_new_errors_are_told_however_the_server_gives_diagnostics(tmp
     async with running(tmp_path, raw(*faults)) as kit:
         old = "ERROR old\nfine\n"
         found = await edit(kit, old, "inserted\nERROR old\nfine\nERROR first\nWARNING w\nERROR second\n")
-        assert messages(found.errors) == [("a.raw", "first"), ("a.raw", "second")]
-        assert found.waiting == ()
+        assert messages(found.errors) == [("a.raw", "first"), ("a.raw", "second")] and found.waiting == ()
         again = await edit(kit, "ERROR old\n", "ERROR old\nmore\n")
         assert (again.errors, again.waiting) == ((), ())
 
@@ -36,8 +34,7 @@ async def test_the_server_hears_of_a_file_that_was_saved_and_not_of_an_edit_that
         before = kit.write("a.raw", "fine\n")
         found = await kit.servers.new_errors(before, Document(before.path, "ERROR unsaved\n"))
         assert messages(found.errors) == [("a.raw", "unsaved")]
-        assert not kit.heard("textDocument/didSave")
-        assert not kit.heard("workspace/didChangeWatchedFiles")
+        assert not kit.heard("textDocument/didSave") and not kit.heard("workspace/didChangeWatchedFiles")
         found = await kit.servers.new_errors(None, kit.write("new.raw", "ERROR one\n"))
         assert messages(found.errors) == [("new.raw", "one")], "all errors of a new file are new"
         (event,) = await kit.hears("workspace/didChangeWatchedFiles")
@@ -62,10 +59,8 @@ async def test_a_file_that_was_watched_is_not_opened_again(tmp_path: Path):
         before = kit.write("a.raw", "ERROR old\n")
         kit.servers.watch(before)
         await kit.hears("textDocument/didOpen")
-        found = await edit(kit, before.text, "ERROR old\nERROR new\n")
-        assert messages(found.errors) == [("a.raw", "new")]
-        assert len(kit.heard("textDocument/didOpen")) == 1
-        assert len(kit.heard("textDocument/didChange")) == 1
+        assert messages((await edit(kit, before.text, "ERROR old\nERROR new\n")).errors) == [("a.raw", "new")]
+        assert len(kit.heard("textDocument/didOpen")) == 1 and len(kit.heard("textDocument/didChange")) == 1
 
 
 async def test_a_server_that_says_nothing_is_named_and_the_edit_goes_on(tmp_path: Path):
@@ -102,10 +97,8 @@ async def test_a_server_that_says_nothing_of_clean_files_is_heard_when_there_is_
 
 async def test_no_server_is_started_by_an_edit_where_errors_are_not_asked_for(tmp_path: Path):
     async with running(tmp_path, raw(edit_wait=0)) as kit:
-        assert (await edit(kit, "one\n", "ERROR two\n")).errors == ()
-        assert not kit.launches
-        document = kit.write("a.raw", "one\n")
-        await kit.servers.diagnostics([document])
+        assert (await edit(kit, "one\n", "ERROR two\n")).errors == () and not kit.launches
+        await kit.servers.diagnostics([kit.write("a.raw", "one\n")])
         assert (await edit(kit, "one\n", "ERROR two\n")).errors == ()
         (changed,) = await kit.hears("textDocument/didChange")
         assert changed["params"]["contentChanges"] == [{"text": "ERROR two\n"}]
@@ -113,10 +106,8 @@ async def test_no_server_is_started_by_an_edit_where_errors_are_not_asked_for(tm
 
 async def test_a_server_that_crashes_is_started_again_and_has_its_documents_again(tmp_path: Path):
     async with running(tmp_path, raw(), ONCE=str(tmp_path / "once")) as kit:
-        other = kit.write("b.raw", "ERROR b\n")
-        await kit.servers.diagnostics([other])
-        found = await edit(kit, "fine\n", "ONCE\nERROR new\n")
-        assert messages(found.errors) == [("a.raw", "new")]
+        await kit.servers.diagnostics([kit.write("b.raw", "ERROR b\n")])
+        assert messages((await edit(kit, "fine\n", "ONCE\nERROR new\n")).errors) == [("a.raw", "new")]
         assert [(each.state, each.restarts) for each in kit.servers.states()] == [("ready", 1)]
         texts = [each["params"]["textDocument"]["text"] for each in kit.heard("textDocument/didOpen")]
         assert texts == ["ERROR b\n", "fine\n", "ERROR b\n", "ONCE\nERROR new\n"]
@@ -154,8 +145,7 @@ async def test_a_server_that_cannot_be_used_is_an_error_in_words(tmp_path: Path,
             await kit.state("failed")  # A flood comes with answers among it.
             await kit.servers.diagnostics([document])
         assert words in str(caught.value)
-        assert (await edit(kit, "fine\n", "ERROR x\n")).errors == ()
-        assert len(kit.told) == 1
+        assert (await edit(kit, "fine\n", "ERROR x\n")).errors == () and len(kit.told) == 1
 
 
 async def test_a_server_that_never_becomes_ready_is_waited_for_as_configured(tmp_path: Path):
@@ -170,8 +160,7 @@ async def test_a_program_that_is_not_there_is_an_error_that_names_it(tmp_path: P
     async with running(tmp_path, config) as kit:
         config.servers["raw"].command[0] = "no-such-server"
     async with running(tmp_path, config) as kit:
-        assert kit.servers.knows(tmp_path / "a.raw")
-        assert not kit.servers.knows(tmp_path / "a.unknown")
+        assert kit.servers.knows(tmp_path / "a.raw") and not kit.servers.knows(tmp_path / "a.unknown")
         with pytest.raises(
             LspError, match=r"no language server for files like a.raw is installed; looked for: no-such-"
         ):
@@ -183,15 +172,11 @@ async def test_a_program_that_is_not_there_is_an_error_that_names_it(tmp_path: P
 
 async def test_strange_messages_break_nothing(tmp_path: Path):
     async with running(tmp_path, raw("strange", "chatty")) as kit:
-        found = await edit(kit, "fine\n", "ERROR new\n")
-        assert messages(found.errors) == [("a.raw", "new")]
-        hover = await kit.servers.hover(Document(tmp_path / "a.raw", "ERROR new\n"), START)
-        assert hover is not None
+        assert messages((await edit(kit, "fine\n", "ERROR new\n")).errors) == [("a.raw", "new")]
+        assert await kit.servers.hover(Document(tmp_path / "a.raw", "ERROR new\n"), START) is not None
         answers = {str(each["id"]): each for each in kit.heard() if "method" not in each}
-        assert answers["1"]["error"]["code"] == -32601
-        assert answers["acp-coder-2"]["result"] == [{"level": 3}]
-        assert answers["3"]["result"]["applied"] is False
-        assert answers["4"]["result"] == []
+        assert answers["1"]["error"]["code"] == -32601 and answers["acp-coder-2"]["result"] == [{"level": 3}]
+        assert answers["3"]["result"]["applied"] is False and answers["4"]["result"] == []
 
 
 async def test_a_request_that_is_cancelled_is_cancelled_at_the_server_and_a_late_answer_is_nobodys(tmp_path: Path):
@@ -226,22 +211,17 @@ async def test_a_server_that_will_not_leave_is_killed_with_its_children(tmp_path
         await anyio.sleep(0.01)
 
 
-async def test_a_server_is_told_of_the_end(tmp_path: Path):
-    async with running(tmp_path, raw()) as kit:
-        await kit.servers.diagnostics([kit.write("a.raw", "fine\n")])
-    assert [each["method"] for each in kit.heard()][-2:] == ["shutdown", "exit"]
-    assert [each.state for each in kit.servers.states()] == ["stopped"]
-    with pytest.raises(LspError, match="was stopped"):
-        await kit.servers.diagnostics([Document(tmp_path / "a.raw", "fine\n")])
-
-
-async def test_hidden_places_are_left_out_and_renames_that_touch_them_refused(tmp_path: Path):
+async def test_hidden_places_are_left_out_renames_that_touch_them_refused_and_the_end_told(tmp_path: Path):
     async with running(tmp_path, raw()) as kit:
         document = kit.write("a.raw", "fine\n")
         (place,) = await kit.servers.definition(document, START)
         assert place.uri == document.path.as_uri()
         with pytest.raises(LspError, match="must not be read"):
             await kit.servers.rename(document, START, "hidden")
+    assert [each["method"] for each in kit.heard()][-2:] == ["shutdown", "exit"]
+    assert [each.state for each in kit.servers.states()] == ["stopped"]
+    with pytest.raises(LspError, match="was stopped"):
+        await kit.servers.diagnostics([Document(tmp_path / "a.raw", "fine\n")])
 
 
 async def test_a_rename_gives_edits_or_says_why_not(tmp_path: Path):
@@ -275,8 +255,7 @@ async def test_large_files_are_not_shown_and_servers_are_not_too_many(tmp_path: 
         large = kit.write("a.raw", "é" * 1001)
         with pytest.raises(LspError, match=r"more than 2000 bytes \(lsp.max_file_bytes\)"):
             await kit.servers.diagnostics([large])
-        assert (await kit.servers.new_errors(None, large)).errors == ()
-        assert not kit.launches
+        assert (await kit.servers.new_errors(None, large)).errors == () and not kit.launches
         await kit.servers.diagnostics([kit.write("a.raw", "é" * 1000)])
         kit.write("sub/here", "")
         with pytest.raises(LspError, match=r"1 language servers are already running \(lsp.max_servers\)"):
@@ -328,8 +307,7 @@ async def test_more_files_than_are_kept_open_are_each_opened_once_at_a_time(tmp_
 async def test_a_server_that_does_not_read_is_ended_without_a_hang(tmp_path: Path):
     async with running(tmp_path, raw("deaf", edit_wait=0.2, max_restarts=0)) as kit:
         for number in range(3):  # More than a pipe holds.
-            found = await edit(kit, f"{number} " + "x" * 300_000, f"{number} " + "y" * 300_000)
-            assert found.waiting == ("raw",)
+            assert (await edit(kit, f"{number} " + "x" * 300_000, f"{number} " + "y" * 300_000)).waiting == ("raw",)
     assert [each.state for each in kit.servers.states()] == ["stopped"]
 
 

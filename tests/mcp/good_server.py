@@ -86,8 +86,7 @@ def main() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     sys.stdout.write(f"{listener.getsockname()[1]}\n")
     sys.stdout.flush()
-    config = uvicorn.Config(Guard(app), log_level="warning", timeout_graceful_shutdown=0)
-    uvicorn.Server(config).run(sockets=[listener])
+    uvicorn.Server(uvicorn.Config(Guard(app), log_level="warning", timeout_graceful_shutdown=0)).run(sockets=[listener])
 
 
 main()

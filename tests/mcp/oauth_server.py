@@ -68,8 +68,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.say(200, {"issuer": base, **ends, **more})
             case "/authorize":
                 client = server.clients[asked["client_id"]]
-                assert asked["redirect_uri"] in client["redirect_uris"]
-                assert asked["code_challenge_method"] == "S256"
+                assert asked["redirect_uri"] in client["redirect_uris"] and asked["code_challenge_method"] == "S256"
                 code = secrets.token_hex()
                 server.codes[code] = asked
                 back = {"code": code, "state": asked["state"], **server.answer}

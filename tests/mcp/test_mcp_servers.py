@@ -14,9 +14,7 @@ from tests.mcp.kit import HERE, environment, kept, noted, raw
 
 
 async def test_tools_of_all_pages_are_listed_and_called_and_read_again_once_changed(server):
-    assert server.names[0] == "echo"
-    assert len(server.names) == 14
-    assert server.changes == 1
+    assert server.names[0] == "echo" and len(server.names) == 14 and server.changes == 1
     assert json.loads(await server.text("echo", a=[1, "ü"])) == {"a": [1, "ü"]}
     assert json.loads(await server.text("echo", a=float("nan"), b="\ud800")) == {"a": None, "b": "?"}
     assert await server.text("odd", how="half") == "a?b \U0001f600 \\ud800"
@@ -36,8 +34,7 @@ async def test_tools_of_all_pages_are_listed_and_called_and_read_again_once_chan
 async def test_a_large_result_is_bounded_and_a_message_beyond_all_bounds_ends_the_server():
     async with kept(raw(), max_result_bytes=5000) as k:
         text = await k.text("huge", size=1_000_000)
-        assert len(text) < 5100
-        assert "[995000 more bytes of the result are not shown]" in text
+        assert len(text) < 5100 and "[995000 more bytes of the result are not shown]" in text
         assert await k.text("echo") == "{}"
         with pytest.raises(McpError, match="a message of more than") as error:
             await k.text("flood")
@@ -132,10 +129,8 @@ async def test_a_server_that_fails_is_named_in_words_while_others_work(spec, wor
         await k.until(lambda: k.troubles and "echo" in k.names)
         ((name, sentence),) = k.troubles
         assert name == "bad"
-        assert sentence.startswith("The MCP server bad could not be connected: ")
-        assert words in sentence
-        assert await k.text("echo") == "{}"
-        assert [state.state for state in k.servers.states()] == ["failed", "ready"]
+        assert sentence.startswith("The MCP server bad could not be connected: ") and words in sentence
+        assert await k.text("echo") == "{}" and [state.state for state in k.servers.states()] == ["failed", "ready"]
         with pytest.raises(McpError, match="is not connected"):
             await k.text("echo", server="bad")
 
@@ -169,8 +164,7 @@ async def test_a_server_that_dies_is_started_again_by_the_next_call(server):
         await server.text("die")
     assert error.value.code == "transient"
     await server.until(lambda: server.troubles)
-    assert "It is restarted when one of its tools is called." in server.troubles[0][1]
-    assert "echo" in server.names
+    assert "It is restarted when one of its tools is called." in server.troubles[0][1] and "echo" in server.names
     assert await server.text("echo") == "{}"
 
 
@@ -179,8 +173,7 @@ async def test_a_server_is_started_again_only_so_often(server):
         with pytest.raises(McpError, match="exited with code 3"):
             await server.text("die")
     await server.until(lambda: len(server.troubles) == RESTARTS + 1)
-    assert "will not be restarted again" in server.troubles[-1][1]
-    assert server.names == []
+    assert "will not be restarted again" in server.troubles[-1][1] and server.names == []
     with pytest.raises(McpError, match="is not connected"):
         await server.text("echo")
 
@@ -208,15 +201,13 @@ async def test_close_kills_a_stubborn_server_and_its_child(tmp_path):
     notes = tmp_path / "notes"
     async with kept(raw("stubborn", notes)) as k:
         pids = [int(pid) for pid in await noted(notes, "pid")]
-        assert len(pids) == 2
-        assert all(alive(pid) for pid in pids)
+        assert len(pids) == 2 and all(alive(pid) for pid in pids)
         await k.servers.close()
         with anyio.fail_after(20):
             while any(map(alive, pids)):  # A killed one is there until whoever inherited it has noticed.
                 await anyio.sleep(0.02)
         await k.servers.close()
-        assert k.names == []
-        assert k.troubles == []
+        assert k.names == [] and k.troubles == []
         with pytest.raises(McpError, match="is not connected"):
             await k.text("echo")
 

@@ -18,8 +18,7 @@ KEY = {"x-key": "secret"}
 @pytest.fixture(params=["stdio", "http", "sse"])
 def spec(request: pytest.FixtureRequest) -> ServerSpec:
     if request.param == "stdio":
-        args = (str(HERE / "good_server.py"), "stdio")
-        return ServerSpec("good", "stdio", command=sys.executable, args=args)
+        return ServerSpec("good", "stdio", command=sys.executable, args=(str(HERE / "good_server.py"), "stdio"))
     return ServerSpec("good", request.param, url=request.getfixturevalue(f"{request.param}_url"), headers=KEY)
 
 
@@ -32,8 +31,7 @@ async def test_a_server_of_the_package_is_used(spec: ServerSpec) -> None:
         assert await k.text("add", "good", a=1, b=2) == "3"
         result = await k.call("good", "picture", {})
         assert [part.mime_type for part in result.parts] == ["image/png"]
-        broken = await k.call("good", "broken", {})
-        assert broken.is_error
+        assert (await k.call("good", "broken", {})).is_error
         assert await k.servers.prompt("good", "explain", {"topic": "it"}) == [("user", "Explain it")]
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(k.text, "wait", "good")
@@ -121,8 +119,7 @@ class SmallServer:
         return self.http(200, body, f"content-type: application/json\r\n{extra}")
 
     def http(self, status: int, body: bytes = b"", extra: str = "") -> bytes:
-        head = f"HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {len(body)}\r\n{extra}\r\n"
-        return head.encode() + body
+        return f"HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {len(body)}\r\n{extra}\r\n".encode() + body
 
 
 @pytest.fixture
@@ -145,8 +142,7 @@ async def test_http_statuses_are_classified_and_the_connection_stays(small) -> N
                 await k.text("t", "small")
             assert (error.value.code, error.value.retry_after) == (code, 7.0)
         server.status = 200
-        assert await k.text("t", "small") == "fine"
-        assert k.troubles == []
+        assert await k.text("t", "small") == "fine" and k.troubles == []
 
 
 async def test_a_session_the_server_has_forgotten_is_begun_anew(small) -> None:

@@ -74,8 +74,7 @@ async def test_the_tools_of_a_real_server_go_the_whole_way(server, tmp_path):
     assert entry.description == "Does echo.\n(Tool `echo` of the MCP server raw.)"
     assert (await run(echo, tmp_path, x=1)).text == '{"x": 1}'
     mixed = await run(tools["mcp_raw_mixed"][1], tmp_path)
-    assert [type(part) for part in mixed.parts] == [ImagePart]
-    assert mixed.content is not None
+    assert [type(part) for part in mixed.parts] == [ImagePart] and mixed.content is not None
     assert [type(block.content).__name__ for block in mixed.content] == [
         "TextContent", "ImageContent", "ResourceLink",
     ]  # fmt: skip
@@ -97,8 +96,7 @@ async def test_every_code_becomes_its_category(code, tmp_path):
 def test_missing_arguments_are_told_by_name():
     with pytest.raises(ToolError, match="- a: is required") as error:
         made(tool()).parse({"b": 1})
-    assert error.value.category == "invalid_parameters"
-    assert "`a`, `b`" in str(error.value)
+    assert error.value.category == "invalid_parameters" and "`a`, `b`" in str(error.value)
     assert made(tool()).parse({"a": "x", "model_config": 1, "_": 2}).arguments["model_config"] == 1
 
 
@@ -146,8 +144,7 @@ def test_large_schemas_are_named_instead_and_tools_of_one_name_have_two():
     assert entry.parameters == {"type": "object", "properties": {}, "additionalProperties": True}
     assert "Its parameters: first, second." in entry.description
     pairs = server_tools([tool(server="a.b"), tool(server="a_b")], start, LIMITS)
-    assert len({entry.name for entry, _ in pairs}) == 2
-    assert all(entry.name == t.name for entry, t in pairs)
+    assert len({entry.name for entry, _ in pairs}) == 2 and all(entry.name == t.name for entry, t in pairs)
 
 
 OUTPUT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

@@ -44,8 +44,7 @@ def test_names_are_unique_whatever_their_length_and_order():
     assert all(len(name) == 64 and re.search(r"_[0-9a-f]{8}$", name) for name in names.values())
     pairs = [("a", "b_c"), ("a_b", "c"), ("a.b", "c"), ("other", "c")]
     results = [unique_names(order) for order in permutations(pairs)]
-    assert all(result == results[0] for result in results)
-    assert len(set(results[0].values())) == 4
+    assert all(result == results[0] for result in results) and len(set(results[0].values())) == 4
     assert results[0]["other", "c"] == "mcp_other_c"
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in results[0].values())
 
@@ -136,8 +135,7 @@ IMAGE = {"type": "image", "mimeType": "image/png", "data": base64.b64encode(byte
 ])  # fmt: skip
 def test_what_cannot_be_shown_is_named(block, shown):
     text, images = read_content([block], 1000)
-    assert shown in text
-    assert not images
+    assert shown in text and not images
 
 
 def test_a_result_is_bounded_as_a_whole_and_has_a_text():
@@ -145,11 +143,9 @@ def test_a_result_is_bounded_as_a_whole_and_has_a_text():
     assert read_content([blob], 1000)[1] == read_content([IMAGE], 1000)[1] != ()
     text = {"type": "text", "text": "ü" * 600}
     result = read_result({"content": [IMAGE, text, text, IMAGE], "structuredContent": {"x": "y" * 2000}}, 1000)
-    assert len(result.parts) == 1
-    assert len(result.text) < 600
+    assert len(result.parts) == 1 and len(result.text) < 600
     assert result.text.count("more bytes of the result are not shown") == 2
-    assert "[an image of 300 bytes is too large and not shown]" in result.text
-    assert result.structured is None
+    assert "[an image of 300 bytes is too large and not shown]" in result.text and result.structured is None
     assert read_result({"content": [], "structuredContent": {"ä": 1}}, 1000).text == '{"ä": 1}'
     both = read_result({"content": [{"type": "text", "text": "x"}], "structuredContent": [1]}, 1000)
     assert (both.text, both.structured) == ("x", [1])

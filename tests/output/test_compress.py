@@ -64,8 +64,7 @@ def test_what_is_about_the_goal_stays_whole_up_to_the_limit() -> None:
     lines[40] = "src/parser.py:12: def parse():"
     assert shorten("grep", lines) is None, "it names the goal"
     assert shorten("read", lines, scores=[0.9, *[0.0] * 100]) is None, "a section is relevant"
-    long = [*lines, *lines]
-    text = shorten("grep", long)
+    text = shorten("grep", [*lines, *lines])
     assert text is not None and len(text) <= CompressionConfig().max_preserved_chars
     assert lines[40] in text
 
@@ -82,8 +81,7 @@ def test_what_is_kept_has_a_limit_which_errors_get_first() -> None:
     for lines in ([*FILLER, *errors, *FILLER, *(f"the parser {n}" for n in range(500))], [*FILLER, *apart]):
         for limit in (250, 1000, 4096):
             text = shorten("bash", lines, CompressionConfig(max_preserved_chars=limit))
-            assert text is not None
-            assert len(text) <= limit
+            assert text is not None and len(text) <= limit
             assert errors[0] in text and "the parser" not in text
     config = CompressionConfig(max_preserved_chars=400)
     text = shorten("bash", [*FILLER, *(f"the parser {n}" for n in range(500))], config)
@@ -96,12 +94,10 @@ def test_without_goals_or_errors_to_keep_the_strategy_counts_and_what_is_short_s
     lines = [*FILLER, "the parser is here", *FILLER]
     config = CompressionConfig(goal_aware=False)
     text = compressed("bash", sections_of("\n".join(lines)), GOAL, None, config)
-    assert text is not None
-    assert "parser" not in text
+    assert text is not None and "parser" not in text
     lines = [*FILLER, "error: it broke", *FILLER]
     text = shorten("bash", lines, CompressionConfig(preserve_errors=False))
-    assert text is not None
-    assert "it broke" not in text
+    assert text is not None and "it broke" not in text
     assert shorten("bash", ["the parser"] * 300) is None
 
 
@@ -114,8 +110,7 @@ def test_the_strategies_are_those_of_the_source_document(tool: str, strategy: st
 
 def test_strategies_are_configured_by_tool_and_for_all_others() -> None:
     config = CompressionConfig(strategies={"read": "none", "*": "moderate"})
-    assert strategy_of("read", config) == "none"
-    assert strategy_of("bash", config) == STRATEGIES["bash"]
+    assert strategy_of("read", config) == "none" and strategy_of("bash", config) == STRATEGIES["bash"]
     assert strategy_of("mcp_docs_search", config) == "moderate"
     assert strategy_of("mcp_docs_search", CompressionConfig()) == "none"
 
@@ -142,8 +137,7 @@ def test_when_an_output_is_compressed(tool, tokens, exit_code, more, wanted) -> 
 def test_no_line_of_an_error_or_of_the_goal_is_lost(lines: list[str], tool: str, seed: int) -> None:
     sections = sections_of("\n".join(lines))
     scores = [float(seed)] * len(sections.bounds)
-    config = CompressionConfig(max_preserved_chars=100_000)
-    text = compressed(tool, sections, GOAL, scores, config)
+    text = compressed(tool, sections, GOAL, scores, CompressionConfig(max_preserved_chars=100_000))
     if text is None:
         return
     assert len(text) < len("\n".join(lines))

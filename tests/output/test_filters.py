@@ -44,8 +44,7 @@ def test_there_are_nineteen_rules_and_without_one_output_stays_as_it_was():
     assert FILTERS.apply(LOG, "python x.py", exit_code=0) == Filtered(LOG, 400, 400, None, ())
     assert FILTERS.apply("", "make", exit_code=0).text == ""
     assert Filtered("", 342, 28, "Full", ()).stats("bash") == "[bash] 342 lines -> 28 lines, 91.8% filtered"
-    assert Filtered("", 28, 28, "Full", ()).stats("bash") == ""
-    assert Filtered("", 0, 0, None, ()).percent == 0.0
+    assert Filtered("", 28, 28, "Full", ()).stats("bash") == "" and Filtered("", 0, 0, None, ()).percent == 0.0
 
 
 def test_rules_are_applied_one_after_the_other_and_the_worst_confidence_counts():
@@ -53,13 +52,11 @@ def test_rules_are_applied_one_after_the_other_and_the_worst_confidence_counts()
     filters, warnings = load_filters(text)
     assert warnings == []
     filtered = filters.apply(PASSED + LOG + "==== 40 passed in 0.1s ====\n", "pytest -v", exit_code=0)
-    assert filtered.rules == ("pytest", "short")
-    assert filtered.confidence == "Partial"
+    assert filtered.rules == ("pytest", "short") and filtered.confidence == "Partial"
     assert filtered.text.startswith("[... 40 lines of passing tests left out ...]\nvalue 0\n")
     assert filtered.text.endswith("==== 40 passed in 0.1s ====\n")
     unknown = filters.apply(LOG, "pytest", exit_code=0)
-    assert unknown.confidence == "Fallback"
-    assert unknown.lines_after == 7
+    assert unknown.confidence == "Fallback" and unknown.lines_after == 7
     assert FILTERS.apply(LOG, "pytest", exit_code=0).confidence == "Fallback"
 
 
@@ -72,22 +69,18 @@ def test_what_others_may_have_printed_too_is_never_full_and_loses_certain_noise_
     for script in ("cat notes.txt; make", "cat notes.txt; git log", "cat notes.txt; mine", "cat notes.txt && ls -R"):
         last = last_command(script)
         filtered = filters.apply(LOG, last.text, exit_code=0, alone=last.alone)
-        assert (filtered.text, filtered.confidence) == (LOG, "Fallback")
-        assert filtered.rules
+        assert (filtered.text, filtered.confidence) == (LOG, "Fallback") and filtered.rules
         assert filters.apply(LOG, last.text, exit_code=0).lines_after < 250
     text = "".join(f"make[1]: Entering directory '/x/{number}'\nvalue {number}\n" for number in range(100))
     filtered = FILTERS.apply(text, "make", exit_code=0, alone=False)
-    assert filtered.lines_after == 101
-    assert "value 50\n" in filtered.text
-    assert filtered.confidence == "Partial"
+    assert filtered.lines_after == 101 and "value 50\n" in filtered.text and filtered.confidence == "Partial"
 
 
 def test_the_cause_of_a_failed_make_and_repeating_lines_of_a_document_stay():
     for cause in ("cc: No space left on device", "Illegal instruction", "✖ 3 problems", "x: quota exceeded"):
         text = LOG + cause + "\n" + LOG + "make: Target 'all' not remade because of errors.\n"
         filtered = FILTERS.apply(text, "make", exit_code=2)
-        assert f"\n{cause}\n" in filtered.text
-        assert filtered.text.split("\n")[-41:] == text.split("\n")[-41:]
+        assert f"\n{cause}\n" in filtered.text and filtered.text.split("\n")[-41:] == text.split("\n")[-41:]
         assert filtered.lines_after < 70
     text = "apiVersion: v1\nitems:\n" + "- 0x01\n- 0x02\n" * 20
     assert FILTERS.apply(text, "kubectl get x -o yaml", exit_code=0).text == text
@@ -96,11 +89,8 @@ def test_the_cause_of_a_failed_make_and_repeating_lines_of_a_document_stay():
 def test_a_rule_of_a_person_takes_the_place_of_the_built_in_one_of_its_name():
     text = '[[rules]]\nname = "make"\nmatch = { exact = "make  all" }\nstrategy = { type = "dedup" }\n[[rules]]\nname = "mine"\nmatch = { regex = "^x" }\nstrategy = { type = "dedup" }'
     filters, warnings = load_filters(text)
-    assert warnings == []
-    assert filters.names.index("make") == FILTERS.names.index("make")
-    assert filters.names[-1] == "mine"
-    assert [rule.name for rule in filters.matching("make all")] == ["make"]
-    assert filters.matching("make") == ()
+    assert warnings == [] and filters.names.index("make") == FILTERS.names.index("make") and filters.names[-1] == "mine"
+    assert [rule.name for rule in filters.matching("make all")] == ["make"] and filters.matching("make") == ()
     filters, _ = load_filters(
         '[[rules]]\nname = "make"\nstrategy = { type = "truncate", max_lines = 5, head = 1, tail = 1 }'
     )
@@ -109,11 +99,9 @@ def test_a_rule_of_a_person_takes_the_place_of_the_built_in_one_of_its_name():
 
 def test_a_rule_is_switched_off_by_its_name_and_the_length_of_a_diff_configured():
     filters, warnings = load_filters('[[rules]]\nname = "npm-install"\nenabled = false')
-    assert "npm-install" not in filters.names
-    assert warnings == []
+    assert "npm-install" not in filters.names and warnings == []
     filters, warnings = load_filters(disabled=["make", "mkae"])
-    assert "make" not in filters.names
-    assert warnings == ["There is no filter rule `mkae` to disable."]
+    assert "make" not in filters.names and warnings == ["There is no filter rule `mkae` to disable."]
     diff = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -0,0 +1,100 @@\n" + "+added\n" * 100
     filters, _ = load_filters(max_diff_lines=20)
     assert filters.apply(diff, "git diff", exit_code=0).lines_after == 21
@@ -148,16 +136,14 @@ def test_a_bad_rule_is_left_out_with_a_warning_and_the_rest_loads(rule):
     )
     filters, warnings = load_filters(text, source="/home/ada/filters.toml")
     assert filters.names == (*FILTERS.names, "good")
-    assert len(warnings) == 1
-    assert warnings[0].startswith("/home/ada/filters.toml: the rule ")
+    assert len(warnings) == 1 and warnings[0].startswith("/home/ada/filters.toml: the rule ")
     assert BAD[rule] in warnings[0]
 
 
 @pytest.mark.parametrize("text", ["not toml", "[[rules", "rules = 3", "x = 1", "rules = [1]"])
 def test_a_file_that_makes_no_sense_warns_and_the_built_in_rules_stay(text):
     filters, warnings = load_filters(text)
-    assert filters.names == FILTERS.names
-    assert len(warnings) == 1
+    assert filters.names == FILTERS.names and len(warnings) == 1
 
 
 def test_a_file_of_a_person_is_read_or_warned_about_and_never_waited_for(tmp_path):
@@ -176,8 +162,7 @@ def test_a_file_of_a_person_is_read_or_warned_about_and_never_waited_for(tmp_pat
         (tmp_path, "not a regular file"),
     ):  # fmt: skip
         text, warnings = read_user_filters(path)
-        assert text is None
-        assert why in warnings[0]
+        assert text is None and why in warnings[0]
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(x*)*y", "(?:a?){30}a{30}$", "(.*)*=(.*)*b$"])

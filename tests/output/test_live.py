@@ -37,14 +37,10 @@ def test_git_status_and_diff_of_a_real_repository(tmp_path):
     (tmp_path / "two.txt").write_text("".join(f"{number}\n" for number in range(290)))
     (tmp_path / "new.txt").touch()
     _, status = filtered("git status", "git", "status", cwd=tmp_path)
-    assert status.confidence == "Full"
-    assert "(use" not in status.text
-    assert "On branch main" in status.text
-    assert " modified: one.txt\n modified: two.txt\n" in status.text
-    assert " new.txt\n" in status.text
+    assert status.confidence == "Full" and "(use" not in status.text and "On branch main" in status.text
+    assert " modified: one.txt\n modified: two.txt\n" in status.text and " new.txt\n" in status.text
     text, diff = filtered("git diff", "git", "diff", cwd=tmp_path)
-    assert diff.confidence == "Partial"
-    assert diff.lines_after <= 102
+    assert diff.confidence == "Partial" and diff.lines_after <= 102
     for line in text.split("\n"):
         assert not line.startswith(("diff ", "@@ ", "--- a", "+++ b")) or line in diff.text
 
@@ -56,12 +52,9 @@ def test_pytest_of_a_real_run(tmp_path):
     )
     argv = (sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-p", "no:xdist")
     _, run = filtered("pytest -v", *argv, cwd=tmp_path)
-    assert run.confidence == "Full"
-    assert "[... 50 lines of passing tests left out ...]" in run.text
-    assert "test_x.py::test_wrong FAILED" in run.text
-    assert "E       AssertionError: assert 'three' == 'four'" in run.text
-    assert "said before" in run.text
-    assert "1 failed, 50 passed" in run.text
+    assert run.confidence == "Full" and "[... 50 lines of passing tests left out ...]" in run.text
+    assert "test_x.py::test_wrong FAILED" in run.text and "E       AssertionError: assert 'three' == 'four'" in run.text
+    assert "said before" in run.text and "1 failed, 50 passed" in run.text
 
 
 def test_make_of_a_real_build_that_fails_in_the_middle(tmp_path):
@@ -70,7 +63,5 @@ def test_make_of_a_real_build_that_fails_in_the_middle(tmp_path):
     )
     (tmp_path / "Makefile").write_text(f"all: {' '.join(f't{number}' for number in range(120))}\n{rules}\n")
     _, run = filtered("make", "make", "-k", cwd=tmp_path)
-    assert run.confidence == "Partial"
-    assert run.lines_after < 70
-    assert "Makefile:" in run.text
+    assert run.confidence == "Partial" and run.lines_after < 70 and "Makefile:" in run.text
     assert "t60] Error 1" in run.text

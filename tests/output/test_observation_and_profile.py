@@ -25,8 +25,7 @@ def test_the_envelope_has_every_field_with_output_and_arguments_cut_in_the_middl
         "tool": {"tool": "bash", "call_id": "call_1", "command": "echo ü", "workdir": "/p", "raw": "{}"},
         "result": {"status": "completed", "exit_code": 0, "timed_out": False, "interactive": False, "output": "hi"},
     }
-    text = observation_text(observation("a" * 9000 + "z", "b" * 9000), output_chars=6000, raw_chars=2000)
-    seen = json.loads(text)
+    seen = json.loads(observation_text(observation("a" * 9000 + "z", "b" * 9000), output_chars=6000, raw_chars=2000))
     assert 6000 <= len(seen["result"]["output"]) < 6060
     assert seen["result"]["output"].endswith("z")
     assert 2000 <= len(seen["tool"]["raw"]) < 2060
@@ -43,6 +42,5 @@ def test_the_short_profile_cuts_what_a_tool_can_miss_but_a_note_on_how_to_go_on(
     out, _, err = text.partition("\n[stderr]\n")
     assert out == "o" * 3000 + "\n...[truncated 1003 chars]\n" + "o" * 997 + "END"
     assert len(err) == STREAM_CHARS + len("\n...[truncated 1000 chars]\n")
-    assert shortened_streams("", "e") == "[stderr]\ne"
-    assert shortened_streams("o", " ") == "o"
+    assert shortened_streams("", "e") == "[stderr]\ne" and shortened_streams("o", " ") == "o"
     assert shortened_streams("o" * 8000, "") == "o" * 8000, "twice as much where a terminal joins the streams"

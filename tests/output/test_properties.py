@@ -68,9 +68,7 @@ def told(text: str) -> set[str]:
 def test_no_error_line_is_lost_and_nothing_grows(rule, lines, exit_code):
     text = "\n".join(lines)
     filtered = FILTERS.apply(text, ALL[rule], exit_code=exit_code)
-    assert rule in filtered.rules
-    assert len(filtered.text) <= len(text)
-    assert bool(filtered.text) == bool(text)
+    assert rule in filtered.rules and len(filtered.text) <= len(text) and bool(filtered.text) == bool(text)
     shown = TIMES.sub("#", filtered.text)
     contents = rule == "git-diff"  # What a hunk announces is contents; the error lines below are never.
     for line in told(text):
@@ -84,8 +82,7 @@ def test_no_error_line_is_lost_and_nothing_grows(rule, lines, exit_code):
 @given(st.lists(LINES, max_size=80))
 def test_applied_again_no_error_line_and_no_mark_is_lost(rule, lines):
     once = FILTERS.apply("\n".join(lines), ALL[rule], exit_code=1).text
-    twice = FILTERS.apply(once, ALL[rule], exit_code=1).text
-    shown = TIMES.sub("#", twice)
+    shown = TIMES.sub("#", FILTERS.apply(once, ALL[rule], exit_code=1).text)
     for line in once.split("\n"):
         if line in ERRORS or (line.startswith("[... ") and line.endswith(" ...]")):
             assert TIMES.sub("#", line).strip() in shown

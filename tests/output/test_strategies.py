@@ -31,11 +31,12 @@ def numbered(count: int, word: str = "line") -> str:
     return "\n".join(f"{word} number {number}" for number in range(count))
 
 
-def test_strip_noise_is_full_when_lines_went_and_fallback_otherwise():
+def test_strip_noise_is_full_when_lines_longer_than_their_mark_went_and_fallback_otherwise():
     lines, confidence = kept(StripNoise(("^Compiling ", "^\\s*$")), numbered(10, "Compiling") + "\n\ndone")
-    assert lines == ["[... 10 lines of noise left out ...]", "done"]
-    assert confidence == "Full"
+    assert lines == ["[... 10 lines of noise left out ...]", "done"] and confidence == "Full"
     assert kept(StripNoise(("^Compiling ",)), "one\ntwo") == (["one", "two"], "Fallback")
+    assert kept(StripNoise(("^x$",)), "a\nx\nb")[0] == ["a", "x", "b"]
+    assert Omission("line", "lines").mark(1) == "[... 1 line left out ...]"
 
 
 def test_truncate_keeps_twenty_lines_at_each_end_or_what_the_rule_says():
@@ -50,16 +51,14 @@ def test_truncate_keeps_twenty_lines_at_each_end_or_what_the_rule_says():
 def test_keep_matching_keeps_nothing_else_but_errors():
     text = numbered(20) + "\nwanted: a\nerror: lost\n" + numbered(20)
     lines, confidence = kept(KeepMatching(("^wanted",)), text)
-    assert lines == ["[... 40 other lines left out ...]", "wanted: a", "error: lost"]
-    assert confidence == "Partial"
+    assert lines == ["[... 40 other lines left out ...]", "wanted: a", "error: lost"] and confidence == "Partial"
     assert kept(KeepMatching(("^absent",)), text) == (text.split("\n"), "Fallback")
 
 
 def test_strip_annotated_takes_the_lines_of_a_note_but_its_errors():
     text = "warning: a\nnote: because of this long reason here\n  --> over there\n  and more of it\nwarning: b\n  = help: see the manual of the program\nend"
     lines, confidence = kept(StripAnnotated(("note:", "help:")), text)
-    assert lines == ["warning: a", "[... 4 lines of notes left out ...]", "warning: b", "end"]
-    assert confidence == "Full"
+    assert lines == ["warning: a", "[... 4 lines of notes left out ...]", "warning: b", "end"] and confidence == "Full"
     assert kept(StripAnnotated(("note:",)), "a\nb")[1] == "Fallback"
     text = "note: the following happened in the tool\n  error: disk full\n  and what is below it, too, at length\nend"
     assert "  error: disk full" in kept(StripAnnotated(("note:",)), text)[0]
@@ -104,8 +103,7 @@ def test_test_summary_without_a_summary_is_partial_and_of_anything_else_fallback
 def test_of_go_what_failed_and_its_coverage_stay_and_what_passed_goes():
     text = "=== RUN   TestA\n    a_test.go:5: looking at the first thing\n--- PASS: TestA (0.00s)\n=== RUN   TestB\n    b_test.go:7: before\n    b_test.go:8: got 1\n--- FAIL: TestB (0.00s)\nFAIL"
     lines, _ = kept(TestSummary(), text, failed=True)
-    assert "    b_test.go:7: before" in lines
-    assert "--- FAIL: TestB (0.00s)" in lines
+    assert "    b_test.go:7: before" in lines and "--- FAIL: TestB (0.00s)" in lines
     assert not any("a_test.go" in line for line in lines)
     plain = "\n".join(f"ok  \texample.org/p{n}\t0.{n:03d}s" for n in range(50)) + "\nok  \texample.org/c\t(cached)"
     assert kept(TestSummary(), plain)[0] == ["[... 51 lines of passing tests left out ...]"]
@@ -125,8 +123,7 @@ def test_group_by_rule_keeps_the_first_of_each_rule_and_the_places_of_all():
     assert kept(GroupByRule(), text)[0][1].startswith("[... 7 more of F401 left out, at src/a.py:2:1, ")
     described = "\n".join(f"a.x:{number} [style/indent] indented by a wrong number of blanks" for number in range(9))
     lines, _ = kept(GroupByRule(r"\[(?P<rule>[\w/]+)\]"), described)
-    assert len(lines) == 2
-    assert "8 more of style/indent left out" in lines[1]
+    assert len(lines) == 2 and "8 more of style/indent left out" in lines[1]
 
 
 def test_group_by_rule_never_groups_errors_that_say_different_things():
@@ -164,12 +161,10 @@ def test_git_diff_keeps_all_headers_and_says_what_it_cut_of_hunks_alone():
     headers = [line for line in text.split("\n") if line.startswith(("diff", "index", "--- a", "+++ b", "@@"))]
     assert [line for line in lines if line in headers] == headers
     assert sum(line.startswith("+--- error") for line in lines) == 85
-    assert "[... 560 lines of large.py left out ...]" in lines
-    assert "[... 5960 lines of huge.py left out ...]" in lines
+    assert "[... 560 lines of large.py left out ...]" in lines and "[... 5960 lines of huge.py left out ...]" in lines
     assert confidence == "Partial"
     assert kept(GitDiff(), diff_of("a", 495)) == (diff_of("a", 495).split("\n"), "Full")
-    assert len(kept(GitDiff(), diff_of("a", 496))[0]) == 501
-    assert kept(GitDiff(), numbered(501))[1] == "Fallback"
+    assert len(kept(GitDiff(), diff_of("a", 496))[0]) == 501 and kept(GitDiff(), numbered(501))[1] == "Fallback"
     text = diff_of("a", 600) + "\nerror: the diff broke off"
     assert "error: the diff broke off" in kept(GitDiff(20), text)[0]
 
@@ -179,8 +174,7 @@ def test_dedup_counts_lines_that_differ_in_time_and_ids_alone():
         f"2026-11-21T09:16:{n:02d}.1Z INFO 0x{n:04x} request 3f1c0f6e-51d3-4b2f-9d1c-5b7e8a6f{n:04x}" for n in range(12)
     )
     lines, confidence = kept(Dedup(), text + "\nother\nother thing", failed=True)
-    assert lines == [text.split("\n")[0] + " (x12)", "other", "other thing"]
-    assert confidence == "Full"
+    assert lines == [text.split("\n")[0] + " (x12)", "other", "other thing"] and confidence == "Full"
     text = "request 1 failed\nrequest 2 failed\nrequest 1 failed"
     assert kept(Dedup(), text)[0] == text.split("\n")
 
@@ -242,8 +236,7 @@ def test_rows_of_what_is_not_ready_stay_without_a_head_and_lines_after_a_table_a
     rows = [f"pod-{n:04d}   1/1     Running   0   {n}d" for n in range(300)]
     rows[170], rows[171] = "pod-bad1   0/1     Pending   0    5d", "dep-bad2   2/10    3         2    4d13h"
     lines, _ = kept(Truncate(200, 100, 40), "\n".join(rows))
-    assert [line for line in lines if "bad" in line] == rows[170:172]
-    assert len(lines) == 144
+    assert [line for line in lines if "bad" in line] == rows[170:172] and len(lines) == 144
     after = [f"line number {n} of something else" for n in range(50)]
     lines, _ = kept(StripNoise(("^line",)), "\n".join([PODS[0], PODS[1], UNREADY[170], *after]))
     assert lines == [PODS[0], PODS[1], UNREADY[170], "[... 50 lines of noise left out ...]"]
@@ -261,13 +254,7 @@ def test_rows_of_what_is_not_ready_stay_without_a_head_and_lines_after_a_table_a
 def test_rows_of_other_tables_are_judged_by_their_columns(head, well, unwell):
     rows = [head, *(well.format(n % 10) for n in range(60)), unwell, *(well.format(n % 10) for n in range(60))]
     lines, _ = kept(Truncate(50, 5, 5), "\n".join(rows))
-    assert unwell in lines
-    assert len(lines) == 13
-
-
-def test_what_is_not_longer_than_its_mark_stays():
-    assert kept(StripNoise(("^x$",)), "a\nx\nb")[0] == ["a", "x", "b"]
-    assert Omission("line", "lines").mark(1) == "[... 1 line left out ...]"
+    assert unwell in lines and len(lines) == 13
 
 
 @table(

@@ -73,8 +73,7 @@ async def test_each_call_is_for_its_session_and_read(
 ) -> None:
     async with served(Table()) as (connection, wire):
         asked, got = await answered(Client(connection, "s", EVERYTHING), wire, call, {"result": result})
-    assert (asked["method"], asked["params"]) == (method, {"sessionId": "s", **params})
-    assert got == [value]
+    assert (asked["method"], asked["params"]) == (method, {"sessionId": "s", **params}) and got == [value]
 
 
 @pytest.mark.parametrize("call", [
@@ -98,8 +97,7 @@ def test_capabilities_are_read_from_what_was_offered() -> None:
         return [getattr(client.plan, name) for name in names]
 
     odd = acp.ClientCapabilities(meta={"terminal_output": "yes"}, session=acp.ClientSessionCapabilities())
-    assert offers(EVERYTHING) == [True] * 6
-    assert offers(acp.ClientCapabilities()) == [False] * 6
+    assert offers(EVERYTHING) == [True] * 6 and offers(acp.ClientCapabilities()) == [False] * 6
     assert offers(odd) == [False] * 6
 
 
@@ -143,7 +141,7 @@ async def test_question_to_a_person_is_not_bounded_and_can_be_taken_back() -> No
         assert (await wire.receive())["method"] == "$/cancel_request"
 
 
-async def test_update_is_a_notification_of_the_session() -> None:
+async def test_update_is_a_notification_of_the_session_and_after_the_end_goes_nowhere_and_calls_fail() -> None:
     async with served(Table()) as (connection, wire):
         client = Client(connection, "s", EVERYTHING)
         client.update(acp.AgentMessageChunk(content=acp.TextContent(text="hi")))
@@ -152,11 +150,6 @@ async def test_update_is_a_notification_of_the_session() -> None:
         assert await wire.receive() == {
             "jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update},
         }  # fmt: skip
-
-
-async def test_after_the_end_calls_fail_and_updates_go_nowhere() -> None:
-    async with served(Table()) as (connection, wire):
-        client = Client(connection, "s", EVERYTHING)
         connection.close()
         assert await wire.receive() is None
         client.update(acp.AgentMessageChunk(content=acp.TextContent(text="late")))

@@ -31,8 +31,7 @@ def test_structs_and_plain_data_are_encoded(value: Any, wire: Any) -> None:
 
 def test_text_without_utf8_form_is_replaced_and_what_has_no_json_form_refused() -> None:
     """[TR-7]"""
-    data = encode({"params": update(say("a\ud83db")), "\udc00": 2**70})
-    message = json.loads(data.decode("utf-8"))
+    message = json.loads(encode({"params": update(say("a\ud83db")), "\udc00": 2**70}).decode("utf-8"))
     assert message["params"]["update"] == {
         "sessionUpdate": "agent_message_chunk",
         "content": {"type": "text", "text": "a?b"},

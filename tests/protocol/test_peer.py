@@ -47,9 +47,7 @@ def request(id_: object, method: str = "m", params: object = None) -> bytes:
 
 
 def answer(event: Event) -> dict[str, Any]:
-    assert isinstance(event, Malformed)
-    assert event.answer.endswith(b"\n")
-    assert event.answer.count(b"\n") == 1
+    assert isinstance(event, Malformed) and event.answer.endswith(b"\n") and event.answer.count(b"\n") == 1
     message: dict[str, Any] = json.loads(event.answer)
     return message
 
@@ -103,9 +101,7 @@ def test_ids_are_echoed_with_value_and_type(id_: object) -> None:
 def test_json_that_is_no_request_is_answered_with_invalid_request(line: str, id_: object) -> None:
     """[RPC-3]"""
     message = answer(one(line.encode() + b"\n"))
-    assert message["jsonrpc"] == "2.0"
-    assert message["id"] == id_
-    assert message["error"]["code"] == INVALID_REQUEST
+    assert message["jsonrpc"] == "2.0" and message["id"] == id_ and message["error"]["code"] == INVALID_REQUEST
     assert isinstance(message["error"]["message"], str)
 
 
@@ -130,8 +126,7 @@ def test_what_is_not_json_is_answered_with_parse_error_and_reading_goes_on(line:
     """[RPC-2] [TR-2] [TR-5]"""
     first, second = Peer().receive(line + b"\n" + request(1))
     message = answer(first)
-    assert message["id"] is None
-    assert message["error"]["code"] == PARSE_ERROR
+    assert message["id"] is None and message["error"]["code"] == PARSE_ERROR
     assert len(json.dumps(message)) < 1000
     assert isinstance(second, RequestReceived)
 
@@ -158,8 +153,7 @@ def test_any_unicode_passes_unchanged_in_both_directions() -> None:
     """[TR-6]"""
     text = "".join(map(chr, [*range(0x300), *range(0x2000, 0x2070), 0xFEFF, 0xFFFD, 0xFFFF, 0x10000, 0x10FFFF]))
     event = one(Peer().notify("m", {text: text}))
-    assert isinstance(event, NotificationReceived)
-    assert event.params == {text: text}
+    assert isinstance(event, NotificationReceived) and event.params == {text: text}
 
 
 @pytest.mark.parametrize(("escaped", "read"), [
@@ -171,8 +165,7 @@ def test_lone_surrogates_are_replaced_and_pairs_are_kept(escaped: str, read: str
     """[TR-7]"""
     raw = '{"jsonrpc":"2.0","id":"TEXT","method":"m","params":{"TEXT":["TEXT",{"x":"TEXT"}]}}\n'
     event = received(raw.replace("TEXT", escaped).encode())
-    assert event.id == read
-    assert event.params == {read: [read, {"x": read}]}
+    assert event.id == read and event.params == {read: [read, {"x": read}]}
 
 
 def test_lone_surrogates_break_no_outgoing_line_and_no_deep_message() -> None:
@@ -182,8 +175,7 @@ def test_lone_surrogates_break_no_outgoing_line_and_no_deep_message() -> None:
     for depth in (100, 450, 900):
         line = b'{"jsonrpc":"2.0","id":1,"method":"m","params":' + b"[" * depth + rb'"\ud83d"' + b"]" * depth + b"}\n"
         (event, after) = Peer().receive(line + request(2))
-        assert isinstance(event, RequestReceived | Malformed)
-        assert isinstance(after, RequestReceived)
+        assert isinstance(event, RequestReceived | Malformed) and isinstance(after, RequestReceived)
 
 
 def test_at_the_end_a_last_line_is_read_whole_half_or_too_long() -> None:
@@ -207,13 +199,11 @@ def test_too_long_line_is_answered_once_and_skipped(cut: int) -> None:
     """[TR-4]"""
     peer = Peer(max_line=100)
     stream = request(1) + b"x" * 950 + b"\n" + request(2)
-    events = [event for at in range(0, len(stream), cut) for event in peer.receive(stream[at : at + cut])]
-    before, long, after = events
+    before, long, after = [event for at in range(0, len(stream), cut) for event in peer.receive(stream[at : at + cut])]
     assert isinstance(before, RequestReceived)
     assert answer(long)["error"]["code"] == INVALID_REQUEST
     assert "longer than 100 bytes" in answer(long)["error"]["message"]
-    assert isinstance(after, RequestReceived)
-    assert after.id == 2
+    assert isinstance(after, RequestReceived) and after.id == 2
 
 
 def test_line_of_the_limit_passes_and_one_more_byte_is_refused() -> None:
@@ -264,8 +254,7 @@ def test_our_requests_count_up_in_a_space_of_their_own() -> None:
     assert first != second
     assert json.loads(line) == {"jsonrpc": "2.0", "id": first, "method": "a", "params": {"x": 1}}
     event = one(b'{"jsonrpc":"2.0","id":%d,"result":{"y":2}}\n' % second, peer)
-    assert isinstance(event, ResponseReceived)
-    assert (event.id, event.result, event.error) == (second, {"y": 2}, None)
+    assert isinstance(event, ResponseReceived) and (event.id, event.result, event.error) == (second, {"y": 2}, None)
     assert json.loads(peer.respond(0, {}))["id"] == 0
 
 
@@ -308,9 +297,7 @@ def test_answers_by_result_and_error(rest: str, result: object, error: object) -
 def test_malformed_error_object_is_an_error_all_the_same(error: str) -> None:
     """[RPC-9]"""
     event = answered(f'"error":{error}')
-    assert event.error is not None
-    assert event.error[0] == -32603
-    assert event.error[2] == json.loads(error)
+    assert event.error is not None and event.error[0] == -32603 and event.error[2] == json.loads(error)
 
 
 def test_answering_twice_or_what_was_never_asked_is_our_own_error() -> None:

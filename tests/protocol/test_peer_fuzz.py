@@ -64,8 +64,7 @@ def test_arbitrary_bytes_give_the_same_events_however_they_are_cut(stream: bytes
 def test_every_answer_to_malformed_input_is_one_valid_line(stream: bytes) -> None:
     for event in [*(peer := Peer()).receive(stream), *peer.receive_eof()]:
         if isinstance(event, Malformed):
-            message = json.loads(event.answer.decode("utf-8"))
-            assert message["error"]["code"] in (-32700, -32600)
+            assert json.loads(event.answer.decode("utf-8"))["error"]["code"] in (-32700, -32600)
             assert event.answer.count(b"\n") == 1
 
 
@@ -74,8 +73,7 @@ def test_valid_messages_between_noise_are_all_found_in_order(plan: list[tuple[An
     stream, expected = b"", []
     for number, (params, noises) in enumerate(plan):
         stream += b"".join(part.replace(b'"id":1', b'"id":"noise"') + b"\n" for part in noises)
-        message = {"jsonrpc": "2.0", "id": number, "method": "wanted", "params": params}
-        stream += json.dumps(message).encode() + b"\n"
+        stream += json.dumps({"jsonrpc": "2.0", "id": number, "method": "wanted", "params": params}).encode() + b"\n"
         expected.append((number, repr(json.loads(json.dumps(params)))))
     found = [(event[2], event[4]) for event in read(stream, at) if event[0] == "request" and event[3] == "wanted"]
     assert found == expected
@@ -92,5 +90,4 @@ def test_too_long_line_gives_one_error_and_what_follows_is_read(excess: int, ste
 @given(json_values)
 def test_what_one_peer_writes_the_other_reads(value: Any) -> None:
     (event,) = Peer().receive(Peer().notify("m", value))
-    assert isinstance(event, NotificationReceived)
-    assert event.params == value
+    assert isinstance(event, NotificationReceived) and event.params == value

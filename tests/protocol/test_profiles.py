@@ -59,8 +59,7 @@ RECORDED = [
 def test_a_recorded_client_gets_the_plan_it_needs_and_is_told_why(client, name, able, corrected):
     plan = recorded_plan(client)
     assert (plan.name, plan.corrected) == (name, corrected)
-    fields = (*SWITCHES, "compaction", "notices")
-    assert {field for field in fields if getattr(plan, field)} == set(able.split())
+    assert {field for field in (*SWITCHES, "compaction", "notices") if getattr(plan, field)} == set(able.split())
     assert "marimo" in PROFILES[UNNAMED].why
     assert len(list(CAPTURED.glob("acp-*.json"))) == len(RECORDED)
 
@@ -86,12 +85,8 @@ def test_a_client_without_a_name_has_a_row_of_its_own(info):
 
 def test_a_client_that_nobody_knows_is_taken_at_its_word():
     plan = rendering_plan(ALL, named("brand-new"))
-    assert all(switches(plan).values())
-    assert plan.compaction
-    assert plan.notices
-    assert plan.corrected == ()
-    assert rendering_plan(ALL).writes_files
-    assert rendering_plan(ALL).corrected == ()
+    assert all(switches(plan).values()) and plan.compaction and plan.notices and plan.corrected == ()
+    assert rendering_plan(ALL).writes_files and rendering_plan(ALL).corrected == ()
     url = acp.ClientCapabilities(elicitation=acp.ElicitationCapabilities(url=acp.ElicitationUrlCapabilities()))
     assert not rendering_plan(url, named("x")).forms
 
@@ -105,14 +100,12 @@ def test_only_a_plain_yes_offers_terminal_output(value):
 def test_the_person_cannot_turn_on_what_was_not_offered(switch):
     own = {"x": ClientProfileConfig(**{switch: True})}
     plan = rendering_plan(NOTHING, named("x"), own)
-    assert not getattr(plan, switch)
-    assert plan.corrected == ()
+    assert not getattr(plan, switch) and plan.corrected == ()
 
 
 def test_what_the_agent_only_sends_may_be_turned_on():
     plan = rendering_plan(NOTHING, named("x"), {"x": ClientProfileConfig(terminal_output=True)})
-    assert plan.terminal_output
-    assert plan.corrected == ("terminal output: yes (`clients.x.terminal_output`)",)
+    assert plan.terminal_output and plan.corrected == ("terminal output: yes (`clients.x.terminal_output`)",)
 
 
 @pytest.mark.parametrize("switch", SWITCHES)
@@ -131,12 +124,10 @@ def test_the_person_turns_off_one_thing_and_nothing_else(switch):
 
 def test_the_persons_words_count_more_than_the_table_for_their_client_alone():
     plan = rendering_plan(FILES, None, {UNNAMED: ClientProfileConfig(writes_files=True)})
-    assert plan.writes_files
-    assert plan.corrected[-1] == "writes files: yes (`clients.unnamed.writes_files`)"
+    assert plan.writes_files and plan.corrected[-1] == "writes files: yes (`clients.unnamed.writes_files`)"
     own = {"codecompanion-nvim": ClientProfileConfig(plans=True, reads_files=False)}
     plan = rendering_plan(FILES, named("CodeCompanion.nvim"), own)
-    assert plan.plans
-    assert not plan.reads_files
+    assert plan.plans and not plan.reads_files
     assert rendering_plan(ALL, named("x"), {"y": ClientProfileConfig(plans=False)}).plans
     assert rendering_plan(ALL, named("x"), {"x": ClientProfileConfig(plans=True, terminals=True)}).corrected == ()
 
@@ -144,13 +135,11 @@ def test_the_persons_words_count_more_than_the_table_for_their_client_alone():
 def test_the_configuration_file_names_clients_and_no_word_that_none_has(tmp_path):
     settings = from_file(tmp_path, "[clients.codecompanion-nvim]\nreads_files = false\n[clients.toad]\nplans = false\n")
     assert not rendering_plan(FILES, named("CodeCompanion.nvim"), settings).reads_files
-    assert not rendering_plan(ALL, named("Toad"), settings).plans
-    assert rendering_plan(ALL, named("acpx"), settings).plans
+    assert not rendering_plan(ALL, named("Toad"), settings).plans and rendering_plan(ALL, named("acpx"), settings).plans
     with pytest.raises(ConfigError, match="clients.toad"):
         from_file(tmp_path, "[clients.toad]\nwrites = false\n")
 
 
 def from_file(tmp_path: Path, text: str) -> dict[str, ClientProfileConfig]:
     (tmp_path / "config.toml").write_text(text, encoding="utf-8")
-    environ = {"HOME": str(tmp_path), "ACP_CODER_CONFIG": str(tmp_path / "config.toml")}
-    return load_config(environ).settings.clients
+    return load_config({"HOME": str(tmp_path), "ACP_CODER_CONFIG": str(tmp_path / "config.toml")}).settings.clients

@@ -263,8 +263,7 @@ async def test_blocking_flags_are_as_before_after_close(fds: Any) -> None:
     assert os.get_blocking(in_read), "a terminal's flag belongs to the shell too"
     assert not os.get_blocking(out_write)
     transport.close()
-    assert os.get_blocking(in_read)
-    assert os.get_blocking(out_write)
+    assert os.get_blocking(in_read) and os.get_blocking(out_write)
     os.set_blocking(out_write, False)
     FdTransport(in_read, out_write).close()
     assert not os.get_blocking(out_write)
@@ -286,8 +285,7 @@ async def test_terminal_as_stdin_and_stdout(fds: Any) -> None:
     os.write(controller, b"typed\n")
     assert await transport.read() == b"typed\n"
     await transport.write(b"shown\n")
-    assert os.read(controller, 1000) == b"shown\n"
-    assert os.get_blocking(terminal)
+    assert os.read(controller, 1000) == b"shown\n" and os.get_blocking(terminal)
     transport.close()
 
 
@@ -298,5 +296,4 @@ async def test_connection_over_pipes_ends_with_its_input(fds: Any) -> None:
     os.write(in_write, b'{"jsonrpc":"2.0","id":1,"method":"echo","params":"x"}\n')
     os.close(in_write)
     await Connection(FdTransport(in_read, out_write), Table(echo=echo)).serve()
-    assert os.read(out_read, 1000) == b'{"jsonrpc":"2.0","id":1,"result":"x"}\n'
-    assert os.get_blocking(out_write)
+    assert os.read(out_read, 1000) == b'{"jsonrpc":"2.0","id":1,"result":"x"}\n' and os.get_blocking(out_write)

@@ -134,8 +134,7 @@ def test_uvx_runs_the_wheel_in_an_empty_root_without_a_compiler(dist: Path, tmp_
         return done.stdout
 
     assert acp_coder("--version") == f"acp-coder {version_line()}\n"
-    answer = json.loads(acp_coder(given=json.dumps(INITIALIZE) + "\n"))
-    assert answer["result"]["agentInfo"]["version"] == VERSION
+    assert json.loads(acp_coder(given=json.dumps(INITIALIZE) + "\n"))["result"]["agentInfo"]["version"] == VERSION
     assert acp_coder("man").startswith(".TH")
 
 

@@ -66,8 +66,7 @@ WRONG: list[tuple[str, object, str]] = [
 def test_the_message_names_the_place_and_what_was_expected(method: str, params: object, problem: str) -> None:
     with pytest.raises(InvalidParams) as caught:
         decode_params(method, params, "agent")
-    assert caught.value.code == -32602
-    assert caught.value.message == f"Invalid params: {problem}"
+    assert caught.value.code == -32602 and caught.value.message == f"Invalid params: {problem}"
 
 
 @pytest.mark.parametrize(("params", "problem"), [
@@ -148,8 +147,7 @@ def test_one_wrong_capability_does_not_hide_the_others() -> None:
 
 def test_a_wrong_meta_is_dropped_and_null_lists_are_empty() -> None:
     params = {"sessionId": "s", "prompt": [{**TEXT, "_meta": 3, "annotations": {"_meta": []}}], "_meta": "x"}
-    request = decode_params("session/prompt", params, "agent")
-    assert request == acp.PromptRequest(
+    assert decode_params("session/prompt", params, "agent") == acp.PromptRequest(
         session_id="s", prompt=[acp.TextContent(text="t", annotations=acp.Annotations())]
     )
     nulls = {"cwd": "/p", "mcpServers": None, "additionalDirectories": None}
@@ -173,8 +171,7 @@ def test_wrong_items_kinds_and_options_are_skipped() -> None:
         sessionUpdate="tool_call", toolCallId="t", title="T", kind="dance", status=None,
         content=[{"type": "content", "content": TEXT}, {"type": "hologram"}], locations=[{"path": "/a", "line": -1}],
     )  # fmt: skip
-    assert call.kind is UNSET
-    assert call.status is UNSET
+    assert call.kind is UNSET and call.status is UNSET
     assert call.content == [acp.Content(content=acp.TextContent(text="t"))]
     assert call.locations == [acp.ToolCallLocation(path="/a")]
     assert update(sessionUpdate="tool_call_update", toolCallId="t", kind="dance").kind is UNSET

@@ -97,8 +97,7 @@ def sample_struct(struct: type[AcpObject], full: bool) -> AcpObject:
 
 
 def test_every_method_has_messages_and_every_object_a_struct() -> None:
-    assert set(MESSAGES["agent"]) == set(AGENT_METHODS)
-    assert set(MESSAGES["client"]) == set(CLIENT_METHODS)
+    assert set(MESSAGES["agent"]) == set(AGENT_METHODS) and set(MESSAGES["client"]) == set(CLIENT_METHODS)
     methods = {schema["x-method"] for schema in DEFS.values() if "x-method" in schema}
     assert methods == {*AGENT_METHODS, *CLIENT_METHODS, *PROTOCOL_METHODS}
     envelopes = {"AgentRequest", "AgentNotification", "ClientRequest", "ClientNotification"}
@@ -130,8 +129,7 @@ def test_results_are_read_and_written_again_unchanged(side: Side, method: str) -
 @pytest.mark.parametrize("request_id", [None, 0, -1, "a"])
 def test_cancel_request_keeps_the_id_as_it_is(request_id: object) -> None:
     for side in ("agent", "client"):
-        value = decode_params("$/cancel_request", {"requestId": request_id}, side)
-        assert written(value) == {"requestId": request_id}
+        assert written(decode_params("$/cancel_request", {"requestId": request_id}, side)) == {"requestId": request_id}
 
 
 @pytest.mark.parametrize("path", CAPTURED, ids=lambda path: path.stem)
@@ -171,5 +169,4 @@ def test_absent_null_and_given_stay_apart_in_patches() -> None:
         {"sessionId": "s", "update": {"sessionUpdate": "session_info_update", "title": None}},
         "client",
     ).update
-    assert read.title is None
-    assert read.updated_at is msgspec.UNSET
+    assert read.title is None and read.updated_at is msgspec.UNSET

@@ -23,8 +23,7 @@ def resource(document: dict[str, Any]) -> Any:
 
 
 def auth_method(document: dict[str, Any]) -> Any:
-    result = {"protocolVersion": 1, "authMethods": [document]}
-    return decode_result("initialize", result, "agent").auth_methods[0]
+    return decode_result("initialize", {"protocolVersion": 1, "authMethods": [document]}, "agent").auth_methods[0]
 
 
 def select_options(document: list[Any]) -> Any:
@@ -74,8 +73,7 @@ def test_the_variant_is_chosen_and_meta_kept(read: Any, document: dict[str, Any]
 
 def test_an_instance_of_a_variant_is_an_instance_of_its_union() -> None:
     value: object = server(STDIO)
-    assert isinstance(value, acp.McpServer)
-    assert not isinstance(value, acp.AuthMethod)
+    assert isinstance(value, acp.McpServer) and not isinstance(value, acp.AuthMethod)
 
 
 @pytest.mark.parametrize(("read", "document", "variant"), [

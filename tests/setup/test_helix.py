@@ -39,8 +39,7 @@ def languages(text: str) -> dict[str, list[object]]:
 def test_an_empty_file_gets_the_server_behind_those_that_helix_has():
     text = add("", SERVER, servers_of, "languages.toml")
     assert tomllib.loads(text)["language-server"]["acp-coder"] == SERVER
-    assert languages(text)["rust"] == ["rust-analyzer", "acp-coder"]
-    assert languages(text).keys() == known().keys()
+    assert languages(text)["rust"] == ["rust-analyzer", "acp-coder"] and languages(text).keys() == known().keys()
     assert remove(text, "languages.toml").strip() == ""
 
 
@@ -56,9 +55,12 @@ def test_a_persons_own_lists_and_comments_stay():
     assert back["language-server"] == tomllib.loads(MINE)["language-server"]
 
 
-def test_adding_twice_changes_nothing():
+def test_adding_twice_or_removing_what_is_not_there_changes_nothing():
     once = add(MINE, SERVER, servers_of, "languages.toml")
     assert add(once, SERVER, servers_of, "languages.toml") == once
+    text = '[[language]]\nname = "python"\n\n[language-server.x]\ncommand = "x"\n'
+    text += '\n[[language]]\nname = "rust"\n# the end\n'
+    assert remove(text, "languages.toml") == text
 
 
 def test_what_is_no_toml_is_refused_in_words():
@@ -86,17 +88,11 @@ def test_where_helix_does_not_say_what_is_known_of_it_counts(tmp_path, script):
     assert ask_helix(str(tmp_path / "missing"))("rust") == known()["rust"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        'language = [{ name = "python" }]\n',
-        'language-server = { a = { command = "x" } }\n',
-        "language = 3\n",
-        '[language]\nname = "x"\n',
-        "[[language-server]]\nx = 1\n",
-        '[[language]]\nname = "python"\nlanguage-servers = "x"\n',
-    ],
-)
+@pytest.mark.parametrize("text", [
+    'language = [{ name = "python" }]\n', 'language-server = { a = { command = "x" } }\n', "language = 3\n",
+    '[language]\nname = "x"\n', "[[language-server]]\nx = 1\n",
+    '[[language]]\nname = "python"\nlanguage-servers = "x"\n',
+])  # fmt: skip
 def test_a_form_that_cannot_be_added_to_is_told_and_left_alone(text):
     with pytest.raises(UsageError, match="nothing was changed"):
         add(text, {"command": "x"}, lambda _: [], "languages.toml")
@@ -109,9 +105,3 @@ def test_what_a_person_wrote_behind_is_kept_when_it_is_taken_back():
     assert "acp-coder" not in [
         name for item in tomllib.loads(back)["language"] for name in item.get("language-servers", [])
     ]
-
-
-def test_a_file_without_the_agent_stays_as_it_is():
-    text = '[[language]]\nname = "python"\n\n[language-server.x]\ncommand = "x"\n'
-    text += '\n[[language]]\nname = "rust"\n# the end\n'
-    assert remove(text, "languages.toml") == text

@@ -20,23 +20,20 @@ def plain(text: str) -> object:
     return json.loads(re.sub(r",(\s*[}\]])", r"\1", text))
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("", {"agent_servers": {"acp-coder": VALUE}}),
-        ("{}", {"agent_servers": {"acp-coder": VALUE}}),
-        ('{"a": 1}', {"a": 1, "agent_servers": {"acp-coder": VALUE}}),
-        ('{\n  // mine\n  "a": 1,\n}\n', {"a": 1, "agent_servers": {"acp-coder": VALUE}}),
-        ('{\n  "a": 1 // "}" is no end\n}\n', {"a": 1, "agent_servers": {"acp-coder": VALUE}}),
-        ('{"agent_servers": {}}', {"agent_servers": {"acp-coder": VALUE}}),
-        (
-            '{"agent_servers": {"other": {"command": "x"}}}',
-            {"agent_servers": {"other": {"command": "x"}, "acp-coder": VALUE}},
-        ),
-        ('{"agent_servers": {"acp-coder": {"command": "old"},},}', {"agent_servers": {"acp-coder": VALUE}}),
-        ('{\n\t"agent_servers": {\n\t\t// none yet\n\t}\n}', {"agent_servers": {"acp-coder": VALUE}}),
-    ],
-)
+@pytest.mark.parametrize(("before", "after"), [
+    ("", {"agent_servers": {"acp-coder": VALUE}}),
+    ("{}", {"agent_servers": {"acp-coder": VALUE}}),
+    ('{"a": 1}', {"a": 1, "agent_servers": {"acp-coder": VALUE}}),
+    ('{\n  // mine\n  "a": 1,\n}\n', {"a": 1, "agent_servers": {"acp-coder": VALUE}}),
+    ('{\n  "a": 1 // "}" is no end\n}\n', {"a": 1, "agent_servers": {"acp-coder": VALUE}}),
+    ('{"agent_servers": {}}', {"agent_servers": {"acp-coder": VALUE}}),
+    (
+        '{"agent_servers": {"other": {"command": "x"}}}',
+        {"agent_servers": {"other": {"command": "x"}, "acp-coder": VALUE}},
+    ),
+    ('{"agent_servers": {"acp-coder": {"command": "old"},},}', {"agent_servers": {"acp-coder": VALUE}}),
+    ('{\n\t"agent_servers": {\n\t\t// none yet\n\t}\n}', {"agent_servers": {"acp-coder": VALUE}}),
+])  # fmt: skip
 def test_a_member_is_set_and_taken_away_and_all_else_stays(before, after):
     text = set_member(before, PATH, VALUE, "settings.json")
     assert plain(text) == after
@@ -57,10 +54,11 @@ def test_a_hand_written_file_changes_by_the_member_alone():
     assert remove_member(after, PATH, "settings.json") == before
 
 
-def test_a_comment_behind_the_last_member_stays_where_it_is():
-    before = '{\n  "a": 1 // one\n}\n'
-    after = set_member(before, ("b",), 2, "f")
+def test_a_comment_behind_the_last_member_stays_and_a_key_with_a_tab_is_a_key():
+    after = set_member('{\n  "a": 1 // one\n}\n', ("b",), 2, "f")
     assert plain(after) == {"a": 1, "b": 2} and "// one" in after
+    assert get_member(set_member('{"a\tb": 1}', ["x"], 2, "f"), ["x"], "f") == "2"
+    assert set_member('{"a\tb": 1}', ["a\tb"], 2, "f") == '{"a\tb": 2}'
 
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"a": }', "nonsense", '{"a": 1} trailing', '"text"'])
@@ -99,20 +97,11 @@ def test_for_any_object_what_is_set_can_be_read_and_the_rest_is_as_before(data, 
     assert get_member(remove_member(written, path, "f"), path, "f") is None
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{\n  "agent_servers": {\n    // my note\n    "acp-coder": {}\n  }\n}\n',
-        '{"a": 1, "agent_servers": {/* my note */ "acp-coder": {}}}',
-        '{"agent_servers": {"acp-coder": {} // my note\n}, "b": 2}',
-    ],
-)
+@pytest.mark.parametrize("text", [
+    '{\n  "agent_servers": {\n    // my note\n    "acp-coder": {}\n  }\n}\n',
+    '{"a": 1, "agent_servers": {/* my note */ "acp-coder": {}}}',
+    '{"agent_servers": {"acp-coder": {} // my note\n}, "b": 2}',
+])  # fmt: skip
 def test_a_comment_beside_the_member_stays_when_that_is_taken_away(text):
     gone = remove_member(text, ["agent_servers", "acp-coder"], "f")
-    assert "my note" in gone and "agent_servers" not in gone
-    assert set_member(gone, ["x"], 1, "f").count("my note") == 1
-
-
-def test_a_key_with_a_tab_in_it_is_a_key():
-    assert get_member(set_member('{"a\tb": 1}', ["x"], 2, "f"), ["x"], "f") == "2"
-    assert set_member('{"a\tb": 1}', ["a\tb"], 2, "f") == '{"a\tb": 2}'
+    assert "my note" in gone and "agent_servers" not in gone and set_member(gone, ["x"], 1, "f").count("my note") == 1

@@ -92,15 +92,13 @@ def test_what_was_written_since_stays_when_it_is_taken_back(tmp_path, name, line
     after = path.read_text()
     assert PROGRAM not in after
     assert line.split('"')[1] in after if name != "emacs" else line in after
-    kept = {"zed": "// my theme", "emacs": "inhibit-startup-screen", "helix": '["pylsp"] # mine'}
-    assert kept[name] in after
+    assert {"zed": "// my theme", "emacs": "inhibit-startup-screen", "helix": '["pylsp"] # mine'}[name] in after
 
 
 def test_without_a_terminal_and_without_yes_nothing_is_written(tmp_path):
     done = run(tmp_path, "zed", answer="y\n")
     assert done.returncode == 0 and "Nothing was written" in done.stdout and "+++" in done.stdout
-    assert not where(tmp_path, "zed").exists()
-    assert "Nothing was written" in run(tmp_path, "zed", "--dry-run").stdout
+    assert not where(tmp_path, "zed").exists() and "Nothing was written" in run(tmp_path, "zed", "--dry-run").stdout
 
 
 def test_a_malformed_configuration_is_left_alone(tmp_path):
@@ -193,6 +191,5 @@ def test_taking_back_takes_all_back_when_it_was_set_up_twice_with_a_change_betwe
     assert run(tmp_path, name, "--yes", "--program", "/old/acp-coder").returncode == 0
     mine = {"zed": "// mine\n", "emacs": "; mine\n", "helix": "# mine\n", "neovim": "-- mine\n"}[name]
     path.write_text(mine + path.read_text())
-    assert run(tmp_path, name, "--yes").returncode == 0
-    assert run(tmp_path, name, "--undo", "--yes").returncode == 0
+    assert run(tmp_path, name, "--yes").returncode == 0 and run(tmp_path, name, "--undo", "--yes").returncode == 0
     assert "acp-coder" not in path.read_text() and mine in path.read_text()

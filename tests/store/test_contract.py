@@ -40,20 +40,15 @@ def test_what_was_created_is_there_in_full(store: SessionStore, opened: Open) ->
 def test_a_session_has_its_times_and_cannot_be_created_twice(store: SessionStore) -> None:
     store.create(record("s"))
     found = store.get("s")
-    assert found is not None
-    assert found.created_at == found.updated_at
-    assert found.created_at.endswith("Z")
+    assert found is not None and found.created_at == found.updated_at and found.created_at.endswith("Z")
     with pytest.raises(StoreError):
         store.create(record("s", title="other"))
     found = store.get("s")
-    assert found is not None
-    assert found.title is None
+    assert found is not None and found.title is None
 
 
 def test_an_unknown_session_is_none_and_a_change_makes_none(store: SessionStore) -> None:
-    assert store.get("unknown") is None
-    assert store.entries("unknown") == []
-    assert store.delete("unknown") is False
+    assert store.get("unknown") is None and store.entries("unknown") == [] and store.delete("unknown") is False
     store.change("gone", title="x")
     assert store.get("gone") is None
 
@@ -69,8 +64,7 @@ def test_a_change_changes_what_is_given_and_the_time(store: SessionStore) -> Non
     store.change("s", new_turn=True, title="")
     store.change("s", new_turn=True)
     found = store.get("s")
-    assert found is not None
-    assert (found.turns, found.title) == (2, "")
+    assert found is not None and (found.turns, found.title) == (2, "")
 
 
 def test_lists_are_of_sessions_with_a_turn_newest_first_and_of_one_folder(store: SessionStore) -> None:
@@ -80,11 +74,9 @@ def test_lists_are_of_sessions_with_a_turn_newest_first_and_of_one_folder(store:
     assert ids(store) == ["a", "c", "b"]
     store.create(record("empty"))
     store.create(record("other"))
-    assert ids(store) == ["a", "c", "b"]
-    assert ids(store, include={"empty", "unknown"}) == ["empty", "a", "c", "b"]
+    assert ids(store) == ["a", "c", "b"] and ids(store, include={"empty", "unknown"}) == ["empty", "a", "c", "b"]
     used(store, "elsewhere", cwd="/one")
-    assert ids(store, cwd="/one") == ["elsewhere"]
-    assert ids(store, cwd="/on") == []
+    assert ids(store, cwd="/one") == ["elsewhere"] and ids(store, cwd="/on") == []
 
 
 def test_pages_together_are_the_whole_list(store: SessionStore) -> None:
@@ -100,18 +92,7 @@ def test_pages_together_are_the_whole_list(store: SessionStore) -> None:
     assert seen == names[::-1]
 
 
-def test_deleting_takes_the_log_with_it(store: SessionStore) -> None:
-    used(store, "a", "b")
-    for name in ("a", "b"):
-        store.append(name, [LogEntry("update", b"1")])
-    assert store.delete("a") is True
-    assert (store.get("a"), store.entries("a"), ids(store)) == (None, [], ["b"])
-    assert len(store.entries("b")) == 1
-    store.create(record("a"))
-    assert store.entries("a") == [], "a new session of the same id begins empty"
-
-
-def test_entries_come_back_in_order_byte_for_byte(store: SessionStore, opened: Open) -> None:
+def test_entries_come_back_in_order_byte_for_byte_and_go_with_their_session(store: SessionStore, opened: Open) -> None:
     used(store, "a", "b")
     kept = [LogEntry("update", "ü".encode()), LogEntry("message", b"\x00\xff"), LogEntry("reset", b"[]")]
     store.append("a", kept[:2])
@@ -120,6 +101,10 @@ def test_entries_come_back_in_order_byte_for_byte(store: SessionStore, opened: O
     store.append("a", [])
     assert store.entries("a") == kept
     assert opened().entries("a") == kept
+    assert store.delete("a") is True and (store.get("a"), store.entries("a"), ids(store)) == (None, [], ["b"])
+    assert len(store.entries("b")) == 1
+    store.create(record("a"))
+    assert store.entries("a") == [], "a new session of the same id begins empty"
 
 
 async def test_what_sessions_store_at_once_is_each_ones_own_and_a_deleted_one_fails(store: SessionStore, opened: Open):
@@ -182,10 +167,8 @@ def test_answers_are_replaced_revoked_and_kept_when_sessions_are_deleted(store: 
     assert [answer.id for answer in second] == [answer.id for answer in first]
     store.remember("/p", "bash", "x", "allow")
     (answer,) = store.permissions("/p")
-    assert store.revoke("/other", answer.id) is False
-    assert store.revoke("/p", answer.id + 1) is False
-    assert store.revoke("/p", answer.id) is True
-    assert store.permissions("/p") == []
+    assert store.revoke("/other", answer.id) is False and store.revoke("/p", answer.id + 1) is False
+    assert store.revoke("/p", answer.id) is True and store.permissions("/p") == []
     used(store, "a")
     store.remember("/project", "bash", "x", "allow")
     store.delete("a")

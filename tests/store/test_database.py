@@ -75,34 +75,24 @@ def _stored() -> bytes:
         with closing(sqlite_store(database)) as store:
             store.create(SessionRecord("s", "/x", ("/y",), "A title"))
             message = msgspec.json.encode(UserMessage((TextPart("said"),)))
-            turn = msgspec.json.encode(TurnMark(1))
-            store.append("s", [LogEntry("turn", turn), LogEntry("message", message)] * 50)
+            store.append("s", [LogEntry("turn", msgspec.json.encode(TurnMark(1))), LogEntry("message", message)] * 50)
         with closing(sqlite3.connect(database)) as plain:
             plain.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return database.read_bytes()
 
 
-def test_a_newer_file_is_left_as_it_is(tmp_path: Path) -> None:
-    database = tmp_path / "s.db"
-    sqlite_store(database).close()
-    with closing(sqlite3.connect(database)) as plain:
-        plain.execute(f"PRAGMA user_version={FORMAT + 1}")
-        plain.execute("PRAGMA journal_mode=DELETE")
-    content = database.read_bytes()
-    with pytest.raises(StoreError, match="newer acp-coder"):
-        sqlite_store(database)
-    assert database.read_bytes() == content
-
-
-def test_a_database_of_another_program_is_left_as_it_is(tmp_path: Path) -> None:
-    database = tmp_path / "s.db"
-    with closing(sqlite3.connect(database)) as plain:
-        plain.execute("CREATE TABLE theirs (x)")
-        plain.commit()
-    content = database.read_bytes()
-    with pytest.raises(StoreError, match="another program"):
-        sqlite_store(database)
-    assert database.read_bytes() == content
+def test_a_newer_file_or_one_of_another_program_is_left_as_it_is(tmp_path: Path) -> None:
+    sqlite_store(tmp_path / "newer.db").close()
+    for name, made, words in (
+        ("newer.db", f"PRAGMA user_version={FORMAT + 1}; PRAGMA journal_mode=DELETE", "newer acp-coder"),
+        ("theirs.db", "CREATE TABLE theirs (x)", "another program"),
+    ):
+        with closing(sqlite3.connect(tmp_path / name)) as plain:
+            plain.executescript(made)
+        content = (tmp_path / name).read_bytes()
+        with pytest.raises(StoreError, match=words):
+            sqlite_store(tmp_path / name)
+        assert (tmp_path / name).read_bytes() == content
 
 
 def test_an_empty_file_becomes_a_store_which_is_for_its_owner_only(tmp_path: Path) -> None:

@@ -109,8 +109,7 @@ def test_words_of_all_kinds_are_found_and_no_query_is_syntax(store: SessionStore
     entries = [LogEntry("update", payload) for payload in (b"null", b"{}", b"\xff", b'{"sessionUpdate": 7}', b"[1]")]
     strange = json.dumps({"sessionUpdate": "tool_call", "toolCallId": "x", "content": [1, {"a": 2}], "title": "odd"})
     talk(store, "a", *entries, LogEntry("update", strange.encode()), said("quince"))
-    assert found(store, "quince") == ["a"]
-    assert found(store, "odd") == ["a"]
+    assert found(store, "quince") == ["a"] and found(store, "odd") == ["a"]
 
 
 def test_sessions_from_before_there_was_an_index_are_found(tmp_path: Path) -> None:
@@ -122,8 +121,7 @@ def test_sessions_from_before_there_was_an_index_are_found(tmp_path: Path) -> No
     plain.execute("PRAGMA user_version=8")
     row = "('s', '/p', '[]', NULL, '', '2020-01-01', 'code', 'm', '', 1, '')"
     plain.execute(f"INSERT INTO sessions VALUES {row}")
-    entry = said("medlar").payload
-    plain.execute("INSERT INTO log (session_id, kind, payload) VALUES ('s', 'update', ?)", (entry,))
+    plain.execute("INSERT INTO log (session_id, kind, payload) VALUES ('s', 'update', ?)", (said("medlar").payload,))
     plain.close()
     store = sqlite_store(path)
     assert found(store, "medlar") == ["s"]

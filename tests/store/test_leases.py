@@ -27,38 +27,29 @@ LONG, OVER = 100.0, -1.0
 def test_a_lease_is_one_holders_until_it_is_let_go_or_runs_out(store: SessionStore, opened: Open) -> None:
     first, other = store.leases, opened().leases
     store.create(SessionRecord("s", "/project"))
-    assert first.holder("s") == ""
-    assert first.claim("s", "one", LONG)
-    assert not other.claim("s", "two", LONG)
-    assert other.holder("s") == "one"
-    assert other.held() == ["s"]
+    assert first.holder("s") == "" and first.claim("s", "one", LONG)
+    assert not other.claim("s", "two", LONG) and other.holder("s") == "one" and other.held() == ["s"]
     assert first.claim("s", "one", LONG), "it is ours already"
     assert first.renew(["s"], "one", LONG) == {"s"}
-    assert other.renew(["s"], "two", LONG) == set()
-    assert not other.let_go("s", "two")
+    assert other.renew(["s"], "two", LONG) == set() and not other.let_go("s", "two")
     assert first.renew(["s"], "one", OVER) == {"s"}
-    assert other.holder("s") == ""
-    assert other.held() == []
+    assert other.holder("s") == "" and other.held() == []
     assert other.claim("s", "two", LONG), "it has run out"
     assert first.renew(["s"], "one", LONG) == set(), "who was too late gets to know it"
     assert not first.let_go("s", "one")
     assert other.let_go("s", "two")
-    assert first.holder("s") == ""
-    assert first.claim("s", "one", LONG)
+    assert first.holder("s") == "" and first.claim("s", "one", LONG)
 
 
 def test_there_is_no_lease_of_a_session_that_is_not_there(store: SessionStore) -> None:
-    assert not store.leases.claim("gone", "one", LONG)
-    assert store.leases.renew(["gone"], "one", LONG) == set()
-    assert not store.leases.let_go("gone", "one")
-    assert store.leases.holder("gone") == ""
+    assert not store.leases.claim("gone", "one", LONG) and store.leases.renew(["gone"], "one", LONG) == set()
+    assert not store.leases.let_go("gone", "one") and store.leases.holder("gone") == ""
 
 
 def test_a_lease_runs_out_by_the_clock_of_the_database(store: SessionStore, opened: Open) -> None:
     store.create(SessionRecord("s", "/project"))
     store.create(SessionRecord("kept", "/project"))
-    assert store.leases.claim("s", "one", 0.2)
-    assert store.leases.claim("kept", "one", LONG)
+    assert store.leases.claim("s", "one", 0.2) and store.leases.claim("kept", "one", LONG)
     deadline = time.monotonic() + 30
     while not opened().leases.claim("s", "two", LONG):
         assert time.monotonic() < deadline
@@ -76,8 +67,7 @@ def test_of_several_processes_that_claim_at_once_one_gets_it(place: tuple[str, s
             for name in names
         ]
         for process in processes:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
         for process in processes:
             assert process.stdin is not None
             process.stdin.write("go\n")
@@ -92,8 +82,7 @@ def test_a_lease_that_is_longer_than_any_is_cut_short(store: SessionStore) -> No
     for session in ("dead", "alive"):
         store.create(SessionRecord(session, "/project"))
         assert store.leases.claim(session, "one", 0.2)
-        set_back = f"UPDATE sessions SET held_until = {store._db.clock} + 3600 WHERE id = ?"
-        store._db.change(set_back, session)
+        store._db.change(f"UPDATE sessions SET held_until = {store._db.clock} + 3600 WHERE id = ?", session)
         assert not store.leases.claim(session, "two", 0.2)
         if session == "alive":
             assert store.leases.renew(["alive"], "one", LONG) == {"alive"}

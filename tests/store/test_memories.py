@@ -32,15 +32,12 @@ def test_projects_do_not_see_each_other_but_all_see_what_belongs_to_none(store):
 
 def test_the_same_key_is_replaced_and_what_was_forgotten_is_not_found(store):
     assert store.memories.store("/p", "k", "apple", "core") is False
-    assert store.memories.store("/p", "k", "pear", "daily") is True
-    assert store.memories.recall(("/p",), "apple", 5) == []
+    assert store.memories.store("/p", "k", "pear", "daily") is True and store.memories.recall(("/p",), "apple", 5) == []
     (found,) = store.memories.recall(("/p",), "pear", 5)
     assert (found.key, found.content, found.category) == ("k", "pear", "daily")
     store.memories.store("/p", "k", "apple", "core")
-    assert store.memories.forget("/q", "k") is False
-    assert store.memories.forget("/p", "k") is True
-    assert store.memories.forget("/p", "k") is False
-    assert store.memories.recall(("/p",), "apple", 5) == []
+    assert store.memories.forget("/q", "k") is False and store.memories.forget("/p", "k") is True
+    assert store.memories.forget("/p", "k") is False and store.memories.recall(("/p",), "apple", 5) == []
 
 
 def test_limit_and_category_narrow(store):
@@ -89,14 +86,12 @@ def test_a_file_of_the_first_format_is_brought_up_to_date_and_keeps_what_it_hold
 def test_a_scheduled_run_is_given_to_exactly_one(opened):
     one, other = opened(), opened()
     made = one.schedules.add("/p", "1h", "look", 100.0)
-    assert other.schedules.list("/p") == [made]
-    assert other.schedules.list("/q") == []
+    assert other.schedules.list("/p") == [made] and other.schedules.list("/q") == []
     assert [one.schedules.claim(made, 200.0, at=100.0), other.schedules.claim(made, 200.0, at=100.0)] == [True, False]
     (now,) = one.schedules.list("/p")
     assert (now.next_run, now.last_run, now.runs) == (200.0, 100.0, 1)
     assert one.schedules.claim(now, 300.0, at=None)
     (later,) = one.schedules.list("/p")
     assert (later.last_run, later.runs) == (100.0, 1)
-    assert one.schedules.remove("/q", made.id) is False
-    assert one.schedules.remove("/p", made.id) is True
+    assert one.schedules.remove("/q", made.id) is False and one.schedules.remove("/p", made.id) is True
     assert other.schedules.list("/p") == []

@@ -33,8 +33,7 @@ def test_an_output_is_read_back_in_parts_by_characters(store: SessionStore) -> N
 def test_an_output_belongs_to_its_session_alone(store: SessionStore) -> None:
     entry = store.overflow.keep("s", "bash", "x" * 10, 0)
     assert store.overflow.read("other", entry.id, 0, 10) is None
-    assert store.overflow.read("s", str(uuid.uuid4()), 0, 10) is None
-    assert store.delete("s")
+    assert store.overflow.read("s", str(uuid.uuid4()), 0, 10) is None and store.delete("s")
     assert store.overflow.read("s", entry.id, 0, 10) is None, "it went with its session"
     with pytest.raises(StoreError, match="was deleted"):
         store.overflow.keep("s", "bash", "x", 0)
@@ -46,8 +45,7 @@ def test_an_entry_is_bounded_in_bytes_and_says_so(store: SessionStore, char: str
     part = store.overflow.read("s", entry.id, 0, 100_000)
     assert part is not None
     assert not entry.complete
-    assert not part.entry.complete
-    assert len(part.text.encode()) <= 1000 + 60
+    assert not part.entry.complete and len(part.text.encode()) <= 1000 + 60
     assert part.text.startswith(char) and part.text.endswith(char) and "bytes omitted" in part.text
     assert len(part.text) == entry.chars
 
@@ -55,13 +53,10 @@ def test_an_entry_is_bounded_in_bytes_and_says_so(store: SessionStore, char: str
 def test_old_outputs_expire_and_lone_surrogates_are_replaced(store: SessionStore) -> None:
     old, new = (store.overflow.keep("s", "bash", text, 0) for text in ("old", "new"))
     store._db.change("UPDATE tool_overflow SET created_at = '2020-01-01T00:00:00.000000Z' WHERE id = ?", old.id)
-    assert store.overflow.expire(7) == 1
-    assert store.overflow.read("s", old.id, 0, 10) is None
+    assert store.overflow.expire(7) == 1 and store.overflow.read("s", old.id, 0, 10) is None
     assert store.overflow.read("s", new.id, 0, 10) is not None
-    entry = store.overflow.keep("s", "bash", "a\ud83db", 0)
-    part = store.overflow.read("s", entry.id, 0, 10)
-    assert part is not None
-    assert part.text == "a?b"
+    part = store.overflow.read("s", store.overflow.keep("s", "bash", "a\ud83db", 0).id, 0, 10)
+    assert part is not None and part.text == "a?b"
 
 
 def test_a_goal_and_its_tasks_survive_a_restart(store: SessionStore, opened: Open) -> None:
@@ -79,18 +74,15 @@ def test_a_new_goal_takes_the_place_of_the_one_before(store: SessionStore) -> No
     first = store.goals.begin("s", "One")
     second = store.goals.begin("s", "Two")
     found = store.goals.current("s")
-    assert found is not None
-    assert found.id == second.id != first.id
+    assert found is not None and found.id == second.id != first.id
     store.goals.set_status(second.id, "paused")
     paused = store.goals.current("s")
-    assert paused is not None
-    assert paused.status == "paused"
+    assert paused is not None and paused.status == "paused"
     store.goals.set_status(second.id, "completed")
     assert store.goals.current("s") is None, "the first stays abandoned"
 
 
 def test_goals_go_with_their_session(store: SessionStore) -> None:
-    goal = store.goals.begin("s", "One")
-    store.goals.set_tasks(goal.id, [GoalTask("a", "A")])
+    store.goals.set_tasks(store.goals.begin("s", "One").id, [GoalTask("a", "A")])
     store.delete("s")
     assert store._db.rows("SELECT (SELECT count(*) FROM goals) + (SELECT count(*) FROM goal_tasks)")[0][0] == 0

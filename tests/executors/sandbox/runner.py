@@ -163,8 +163,7 @@ def serve(request: dict[str, Any], found: dict[str, Sandbox]) -> dict[str, Any]:
             if rest.get("network") == "proxy":
                 rest["network"], listener = proxied(request["sandbox"], found[request["sandbox"]])
                 stack.enter_context(listener)
-            policy = place.policy(copies=copies, **rest)
-            confined = found[request["sandbox"]].confine(invocation, policy, place.files)
+            confined = found[request["sandbox"]].confine(invocation, place.policy(copies=copies, **rest), place.files)
         try:
             process = start(confined, leak=request["sandbox"] is None)
             timer = threading.Timer(SECONDS, process.kill)

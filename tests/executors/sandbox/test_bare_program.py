@@ -46,8 +46,7 @@ def test_a_program_makes_its_calls_and_becomes_the_command(tmp_path: Path) -> No
     assert (done.returncode, done.stdout, done.stderr) == (0, "right\nB=2\nA=1\n", "")
     program.write_bytes(executable("x86_64", (*calls(257, 292, 1, 59)[:-1], Call(59, (b"/x", 0, 0), "fail", "execve"))))
     done = subprocess.run([program, "env", "A=1"], capture_output=True, text=True, env={})
-    assert done.returncode == 126
-    assert done.stderr.endswith("so the command was not run: execve failed\n")
+    assert done.returncode == 126 and done.stderr.endswith("so the command was not run: execve failed\n")
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="its instructions are x86-64's")
@@ -152,8 +151,7 @@ def test_the_program_of_the_other_architecture_makes_the_same_calls() -> None:
     assert machine.made == [(64, 1, Arm.WORDS[2]), (94, 0, Arm.WORDS[2])]
     machine = Arm(executable("aarch64", (*calls(56, 24, 64, 221)[:-1], Call(221, (b"/x", 0, 0), "fail", "execve"))))
     machine.run()
-    assert machine.made[-2][:2] == (64, 2)
-    assert machine.made[-1][:2] == (94, 126)
+    assert machine.made[-2][:2] == (64, 2) and machine.made[-1][:2] == (94, 126)
 
 
 @pytest.mark.parametrize(("inode", "ended"), [(0x1234, 0), (0x1235, 126)])

@@ -63,8 +63,7 @@ def test_only_three_descriptors_are_open_and_place_holders_go_with_the_command(r
     for sandbox in BUBBLEWRAP:
         done = run_as.run("ls -A; git status --porcelain 2>&1", sandbox)
         assert {".mcp.json", ".config"} <= set(done.out.split())
-        assert "?? .mcp.json" not in done.out
-        assert done.left == [".env", ".git", ".vscode", "s", "src"]
+        assert "?? .mcp.json" not in done.out and done.left == [".env", ".git", ".vscode", "s", "src"]
 
 
 @pytest.mark.parametrize("run_as", USERS, indirect=True)
@@ -83,8 +82,7 @@ echo five > >(cat); sleep 0.05 & wait; cat <<<six; cat <(echo seven)
         # Beside a hidden file Landlock alone lets nobody read what has just been made.
         done = run_as.run("cd src; mkdir src; " + script if sandbox == "landlock" else script, sandbox)
         assert (done.code, done.err) == (0, ""), sandbox
-        words = done.out.split()
-        assert sorted(words) == sorted("one two three four five six seven eight nine".split())
+        assert sorted(done.out.split()) == sorted("one two three four five six seven eight nine".split())
 
 
 @pytest.mark.parametrize("user", USERS)

@@ -116,18 +116,8 @@ def test_the_credential_goes_to_the_paths_that_are_configured(path: str) -> None
 
 ELSEWHERE = (
     *("/", "/teams", "/other", "/team/../other", "/team/%2e%2e/other", "/team%2Fx/../../other", "/team/./x"),
-    *(
-        "/team//x",
-        "/team/..;/x",
-        "/team/..\\x",
-        "/team/%252e%252e/x",
-        "*",
-        "/%74eam/x",
-        "/team/x%5c..",
-        "/team/..",
-        "/team/%c0%ae./x",
-        "/team/%u002e./x",
-    ),
+    *("/team//x", "/team/..;/x", "/team/..\\x", "/team/%252e%252e/x", "*", "/%74eam/x", "/team/x%5c..", "/team/.."),
+    *("/team/%c0%ae./x", "/team/%u002e./x"),
 )
 
 

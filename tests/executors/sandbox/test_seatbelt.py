@@ -38,17 +38,13 @@ def blocks(text: str) -> list[str]:
     return found
 
 
-def test_nothing_is_allowed_but_what_is_named_under_all_its_names() -> None:
+def test_only_what_is_named_is_allowed_written_read_protected_and_hidden_in_that_order() -> None:
     found = blocks(profile(POLICY, None))
     assert found[:2] == ["(version 1)", "(deny default)"]
     assert not any(block.startswith(("(allow default", "(allow file-write*)", "(allow file-read*)")) for block in found)
     text = profile(POLICY, Path("/var/folders/x"))
     for name in ("/private/tmp/w", "/tmp/w", "/var/folders/x/tmp", "/private/var/folders/x/tmp"):
         assert f'(subpath "{name}")' in text
-
-
-def test_folders_are_written_read_protected_and_hidden_in_that_order() -> None:
-    found = blocks(profile(POLICY, None))
 
     def place(words: str, path: str) -> int:
         return next(i for i, block in enumerate(found) if block.startswith(f"({words}\n") and f'"{path}"' in block)
@@ -66,14 +62,12 @@ def test_folders_are_written_read_protected_and_hidden_in_that_order() -> None:
 @pytest.mark.parametrize("network", ["all", "none"])
 def test_the_network_is_as_the_policy_says(network: Literal["all", "none"]) -> None:
     text = profile(SandboxPolicy(writable=(), network=network), None)
-    assert ("(allow network*" in text) is (network == "all")
-    assert "unix-socket" not in text
+    assert ("(allow network*" in text) is (network == "all") and "unix-socket" not in text
     assert "unix-socket" in profile(SandboxPolicy(writable=(), unix_sockets=True), None)
 
 
 def test_a_path_cannot_end_its_quotes() -> None:
-    nasty = Path('/w/"))(allow default)(deny file-read* (subpath "\\')
-    found = blocks(profile(SandboxPolicy(writable=(nasty,)), None))
+    found = blocks(profile(SandboxPolicy(writable=(Path('/w/"))(allow default)(deny file-read* (subpath "\\'),)), None))
     assert "(allow default)" not in found
     assert any(r"\"))(allow default)(deny file-read* (subpath \"\\" in block for block in found)
     with pytest.raises(ExecutorError, match="cannot be written"):
@@ -82,8 +76,7 @@ def test_a_path_cannot_end_its_quotes() -> None:
 
 def test_the_profile_goes_with_the_command(tmp_path: Path) -> None:
     confined = Seatbelt().confine(Invocation(("bash", "-c", "x"), tmp_path, {"A": "b"}), POLICY, tmp_path)
-    assert confined.argv[:2] == ("/usr/bin/sandbox-exec", "-f")
-    assert confined.argv[3:] == ("bash", "-c", "x")
+    assert confined.argv[:2] == ("/usr/bin/sandbox-exec", "-f") and confined.argv[3:] == ("bash", "-c", "x")
     file = Path(confined.argv[2])
     assert file.read_text() == profile(POLICY, tmp_path)
     confined.close()

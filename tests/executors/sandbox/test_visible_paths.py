@@ -67,10 +67,8 @@ def test_what_is_shown_nowhere_is_not_hidden(base: Path) -> None:
     """A mount point for it would be made in the folder that is there instead."""
     (base / "home/.ssh").mkdir(parents=True)
     (base / "scratch").mkdir()
-    policy = SandboxPolicy(writable=(), home=base / "home", hidden=(base / "home/.ssh",))
-    view = plan(policy, scratch=base / "scratch")
-    assert treatments(view, base) == {"home": "stand-in"}
-    assert not view.sees(base / "other")
+    view = plan(SandboxPolicy(writable=(), home=base / "home", hidden=(base / "home/.ssh",)), scratch=base / "scratch")
+    assert treatments(view, base) == {"home": "stand-in"} and not view.sees(base / "other")
 
 
 def test_the_persons_home_may_be_read_or_written_where_that_is_asked_for(base: Path) -> None:
@@ -110,8 +108,7 @@ def test_another_agents_place_holder_is_left_to_it(tmp_path: Path) -> None:
     )
     other = subprocess.Popen([sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     with other:
-        assert other.stdin is not None and other.stdout is not None
-        assert other.stdout.readline() == b"1\n"
+        assert other.stdin is not None and other.stdout is not None and other.stdout.readline() == b"1\n"
         assert hold([path]) == [path]
         release([path])
         assert path.exists()
@@ -138,17 +135,14 @@ def test_what_the_person_puts_there_meanwhile_stays(tmp_path: Path) -> None:
     path.chmod(0o700)
     (path / "settings.json").write_text("{}")
     release([path])
-    assert (path / "settings.json").read_text() == "{}"
-    assert hold([path]) == []
+    assert (path / "settings.json").read_text() == "{}" and hold([path]) == []
 
 
 def test_a_place_holder_goes_with_the_last_who_needs_it_and_never_what_is_the_persons(tmp_path: Path) -> None:
     (tmp_path / ".vscode").mkdir()
-    assert hold([tmp_path / ".vscode"]) == []
-    assert (tmp_path / ".vscode").is_dir()
+    assert hold([tmp_path / ".vscode"]) == [] and (tmp_path / ".vscode").is_dir()
     path = tmp_path / ".mcp.json"
-    assert hold([path]) == hold([path]) == [path]
-    assert is_place_holder(path.lstat())
+    assert hold([path]) == hold([path]) == [path] and is_place_holder(path.lstat())
     release([path])
     assert path.exists()
     release([path])

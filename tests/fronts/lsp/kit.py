@@ -201,8 +201,7 @@ class LspEditor(LanguageClient):
         self.text_document_did_change(types.DidChangeTextDocumentParams(text_document=named, content_changes=[change]))
 
     def save(self, uri: str) -> None:
-        path = Path(uri.removeprefix("file://"))
-        path.write_bytes(self.buffers[uri].text.encode())
+        Path(uri.removeprefix("file://")).write_bytes(self.buffers[uri].text.encode())
         self.text_document_did_save(
             types.DidSaveTextDocumentParams(text_document=types.TextDocumentIdentifier(uri=uri))
         )

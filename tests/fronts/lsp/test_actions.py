@@ -63,8 +63,7 @@ async def test_an_editor_that_takes_commands_only_gets_commands(tmp_path: Path):
     async with raw_lsp(tmp_path, change=old) as (editor, _):
         file = tmp_path / "project" / "a.py"
         file.write_text(TEXT)
-        buffer = editor.open(file)
-        actions = await editor.actions(buffer.uri, editor.range_of(TEXT, "x"))
+        actions = await editor.actions(editor.open(file).uri, editor.range_of(TEXT, "x"))
         assert {type(action["command"]) for action in actions} == {str}
         assert actions[-1] == {"title": GENERAL[-1], "command": "acpCoder.sessions", "arguments": []}
         assert editor.result is not None

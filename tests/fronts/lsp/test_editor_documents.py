@@ -62,8 +62,7 @@ async def test_reads_see_what_is_not_saved_and_the_disk_where_nothing_is_open(tm
         named = types.VersionedTextDocumentIdentifier(uri=buffer.uri, version=buffer.version)
         editor.text_document_did_change(types.DidChangeTextDocumentParams(text_document=named, content_changes=changes))
         turn = await begun(editor, agent)
-        assert await read(turn, file) == buffer.text
-        assert await read(turn, file, line=2, limit=1) == "2 \U0001d518!\n"
+        assert await read(turn, file) == buffer.text and await read(turn, file, line=2, limit=1) == "2 \U0001d518!\n"
         assert await read(turn, other) == "on disk\n"
         linked = tmp_path / "linked"
         linked.symlink_to(tmp_path / "project")
@@ -92,12 +91,10 @@ async def test_a_write_is_an_edit_of_what_differs_in_the_form_that_the_editor_ta
             edits: Any = (sent.edit.changes or {})[buffer.uri]
         else:
             (change,) = sent.edit.document_changes or ()
-            assert isinstance(change, types.TextDocumentEdit)
-            assert change.text_document.version == 1
+            assert isinstance(change, types.TextDocumentEdit) and change.text_document.version == 1
             edits = change.edits
         assert [(edit.range.start.line, edit.range.end.line) for edit in edits] == [(3, 4)]
-        assert buffer.text == HARD.replace("d = 1", f"d = '{ZWJ}'\ne = 2")
-        assert file.read_text() == HARD
+        assert buffer.text == HARD.replace("d = 1", f"d = '{ZWJ}'\ne = 2") and file.read_text() == HARD
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
@@ -167,8 +164,7 @@ async def test_a_file_is_that_of_the_disk_until_it_is_open_and_then_the_editors(
         deleted.unlink()
         assert await read(turn, deleted) == "one\ntwo\nthree\n"
         await write(turn, deleted, "one\n")
-        assert buffer.text == "one\n"
-        assert not deleted.exists()
+        assert buffer.text == "one\n" and not deleted.exists()
         typed, buffer = opened(editor, tmp_path, name="typed.py")
         editor.type(buffer, 0, 0, "typed\n")
         typed.write_text("other\n")
@@ -277,8 +273,7 @@ async def test_edits_of_one_file_at_once_are_made_one_after_the_other(tmp_path: 
         file, buffer = opened(editor, tmp_path)
         turn = await begun(editor, agent)
         texts = ("1\ntwo\nthree\n", "1\n2\nthree\n", "1\n2\n3\n")
-        writes = [await turn.request("fs/write_text_file", path=str(file), content=text) for text in texts]
-        for writing in writes:
+        for writing in [await turn.request("fs/write_text_file", path=str(file), content=text) for text in texts]:
             await writing.result()
         assert len(editor.edits) == 3
         assert buffer.text == texts[-1]
@@ -299,8 +294,7 @@ async def test_a_slow_look_at_the_folders_lets_no_later_edit_pass(tmp_path: Path
         turn = await begun(editor, agent)
         monkeypatch.setattr("acp_agent.client.fs._is_below", slow)
         texts = ("1\ntwo\nthree\n", "1\n2\nthree\n")
-        writes = [await turn.request("fs/write_text_file", path=str(file), content=text) for text in texts]
-        for writing in writes:
+        for writing in [await turn.request("fs/write_text_file", path=str(file), content=text) for text in texts]:
             await writing.result()
         assert buffer.text == texts[-1]
 
@@ -310,8 +304,7 @@ async def test_a_new_file_that_a_person_has_begun_is_theirs_to_save(tmp_path: Pa
         file = tmp_path / "project" / "new.py"
         buffer = editor.open(file, text="")
         editor.type(buffer, 0, 0, "# a thought\n")
-        turn = await begun(editor, agent)
-        await write(turn, file, "# a thought\nx = 1\n")
+        await write(await begun(editor, agent), file, "# a thought\nx = 1\n")
         assert buffer.text == "# a thought\nx = 1\n"
         assert not file.exists()
 

@@ -94,8 +94,7 @@ async def test_a_prompt_that_waits_is_taken_back(tmp_path: Path):
         await turn.end("Done.")
         await editor.turns_over()
         await editor.execute("acpCoder.prompt", "third")
-        assert (await agent.prompted()).text == "third"
-        assert agent.count("session/cancel") == 0
+        assert (await agent.prompted()).text == "third" and agent.count("session/cancel") == 0
 
 
 async def test_stop_ends_the_turn_and_what_is_queued(tmp_path: Path):
@@ -156,8 +155,7 @@ async def test_the_passage_goes_along_as_the_agent_takes_it(tmp_path: Path):
             {"type": "resource", "resource": {"uri": link, "text": text}},
         ]
         assert said[1][0]["text"] == f"Fix this problem at [a.py:1-2]({link}): one is odd (lint)"
-        assert said[2][1]["resource"]["text"] == buffer.text
-        assert said[3][1]["resource"]["text"] == text
+        assert said[2][1]["resource"]["text"] == buffer.text and said[3][1]["resource"]["text"] == text
 
 
 async def test_an_agent_without_resources_gets_a_link_and_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -231,8 +229,7 @@ async def test_an_agent_that_does_not_stop_is_ended(tmp_path: Path, monkeypatch:
         await editor.turns_over()
         assert "did not stop within 0.1 s and was killed" in editor.said()[0]
         await editor.execute("acpCoder.prompt", "second")
-        assert (await agent.prompted()).text == "second"
-        assert agent.count("initialize") == 2
+        assert (await agent.prompted()).text == "second" and agent.count("initialize") == 2
 
 
 async def test_an_agent_that_cannot_be_started_or_refuses_a_session_is_told(tmp_path: Path):

@@ -48,8 +48,7 @@ async def test_nothing_is_left_when_the_editor_goes(tmp_path: Path, how: str):
     script = [Answer(tool_calls=(Call("bash", {"command": f"echo $$ >> {pids}; exec sleep 1000"}),))]
     async with lsp(tmp_path, script, ACP_CODER_MODE="auto", process=True) as (editor, _):
         server = editor._server
-        assert server is not None
-        assert children(server.pid) == []
+        assert server is not None and children(server.pid) == []
         await editor.execute("acpCoder.prompt", "sleep")
         with anyio.fail_after(SECONDS):
             while not pids.exists() or not pids.read_text().strip():
@@ -99,8 +98,7 @@ async def test_the_server_ends_when_its_editor_died_and_left_the_pipes_open(tmp_
 async def test_initialize_is_answered_without_an_agent(tmp_path: Path, name: str):
     async with raw_lsp(tmp_path, name=name, process=True) as (editor, agent):
         assert editor.result is not None
-        offered = captured(name)["capabilities"]["general"]["positionEncodings"]
-        assert editor.encoding == offered[0]
+        assert editor.encoding == captured(name)["capabilities"]["general"]["positionEncodings"][0]
         capabilities = editor.result.capabilities
         assert capabilities.inlay_hint_provider and capabilities.code_lens_provider
         assert capabilities.execute_command_provider is not None
@@ -161,8 +159,7 @@ async def test_mode_model_and_sessions_are_picked_by_questions(tmp_path: Path):
         await editor.execute("acpCoder.mode")
         question = await editor.question()
         (now,) = [action for action in question.actions if action.endswith(" (now)")]
-        other = next(action for action in question.actions if action != now)
-        question.answer(other)
+        question.answer(next(action for action in question.actions if action != now))
         await editor.until(lambda: any(words.startswith("Agent: mode ") for words in editor.said()))
         assert (await editor.execute("acpCoder.mode", {"id": "code", "wait": True}))["id"] == "code"
         with pytest.raises(Exception, match="there is no mode 'none'; there are: "):
@@ -212,8 +209,7 @@ for line in sys.stdin:
 
 
 async def test_a_session_that_is_loaded_is_told_in_the_transcript_and_drawn_nowhere(tmp_path: Path):
-    file = tmp_path / "a.py"
-    async with lsp(tmp_path, command=[sys.executable, "-c", LOADER, str(file)]) as (editor, _):
+    async with lsp(tmp_path, command=[sys.executable, "-c", LOADER, str(tmp_path / "a.py")]) as (editor, _):
         await editor.execute("acpCoder.sessions")
         question = await editor.question()
         assert question.actions == ["An old one"]

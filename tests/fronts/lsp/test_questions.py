@@ -37,8 +37,7 @@ def test_a_question_shows_what_runs_or_says_that_there_is_more(command: str):
     whole = command in asked.text.replace("\n$ ", "\n") or command in asked.text.replace("\n", "").partition("$ ")[2]
     assert whole or "more lines, to read before you allow it: Show" in asked.text
     assert whole == (asked.end == "")
-    assert len(asked.text) < 2_400 and len(asked.end) < 2_400
-    assert "rm -rf" in (asked.end or asked.text).splitlines()[-1]
+    assert len(asked.text) < 2_400 and len(asked.end) < 2_400 and "rm -rf" in (asked.end or asked.text).splitlines()[-1]
 
 
 def test_a_question_about_a_long_command_keeps_its_risk_and_asks_for_its_end_to_be_read():
@@ -92,8 +91,7 @@ async def test_a_question_says_what_it_is_about_and_show_opens_the_whole(tmp_pat
         request = await ask(turn, "Edit \u202ea.py\x1b[2J\nnow", content=[diff], rawInput={"command": "make all"})
         question = await editor.question()
         lines = question.message.split("\n")
-        assert lines[0] == "Edit \\u202ea.py\\x1b[2J now"
-        assert "-old" in lines and "+line 3" in lines
+        assert lines[0] == "Edit \\u202ea.py\\x1b[2J now" and "-old" in lines and "+line 3" in lines
         assert len(lines) == 12 and lines[-1].endswith("more lines, to read before you allow it: Show")
         assert question.actions == ["Reject", "Never", "Show"]
         question.answer("Show")
@@ -154,8 +152,7 @@ async def test_an_editor_that_cannot_ask_rejects_and_tells(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
         del editor.protocol.fm.features[types.WINDOW_SHOW_MESSAGE_REQUEST]
         editor.report_server_error = lambda error, source: None  # type: ignore[method-assign]
-        turn = await begun(editor, agent)
-        assert await (await ask(turn)).chosen() == "no"
+        assert await (await ask(await begun(editor, agent))).chosen() == "no"
         await editor.until(editor.said)
         assert editor.said()[0].startswith("Rejected, since this editor cannot ask")
         assert JsonRpcMethodNotFound.MESSAGE in editor.said()[0]

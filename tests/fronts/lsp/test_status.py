@@ -201,9 +201,7 @@ async def test_thousands_of_calls_do_not_flood_the_editor(tmp_path: Path, togeth
         await turn.end()
         await editor.turns_over()
         await editor.until(lambda: any("✓ Call 999" in words for _, words in shown(editor, buffer)))
-        assert len(shown(editor, buffer)) == 200
-        assert len(editor.published) < 100
-        assert len(editor.lines()) < 100
+        assert len(shown(editor, buffer)) == 200 and len(editor.published) < 100 and len(editor.lines()) < 100
         assert len(editor.refreshes) < 200
 
 
@@ -229,8 +227,7 @@ async def test_an_editor_without_progress_is_never_asked_for_it(tmp_path: Path):
 
     async with raw_lsp(tmp_path, change=without, options={"diagnostics": False, "hints": False}) as (editor, agent):
         buffer = opened(editor, tmp_path)
-        turn = await begun(editor, agent)
-        await call(turn, buffer, 1)
+        await call(await begun(editor, agent), buffer, 1)
         await editor.until(lambda: "lenses" in editor.refreshes)
         assert await hints(editor, buffer) == []
         assert len(await lenses(editor, buffer)) == 1
@@ -240,12 +237,10 @@ async def test_an_editor_without_progress_is_never_asked_for_it(tmp_path: Path):
 async def test_nothing_of_ours_stays_when_the_server_shuts_down(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
         buffer = opened(editor, tmp_path)
-        turn = await begun(editor, agent)
-        await call(turn, buffer, 1)
+        await call(await begun(editor, agent), buffer, 1)
         await editor.until(lambda: shown(editor, buffer))
         await editor.shutdown_async(None)
-        assert shown(editor, buffer) == []
-        assert all(said[-1].kind == "end" for _, said in editor.lines())
+        assert shown(editor, buffer) == [] and all(said[-1].kind == "end" for _, said in editor.lines())
 
 
 async def test_every_update_goes_on_where_it_is_asked_for(tmp_path: Path):
@@ -277,8 +272,7 @@ async def test_what_a_review_found_are_diagnostics_until_the_next_review(tmp_pat
         )
 
         def seen() -> list[tuple[str, types.DiagnosticSeverity | None, str | None]]:
-            listed = editor.diagnostics.get(buffer.uri, ())
-            return [(one.message, one.severity, one.source) for one in listed]
+            return [(one.message, one.severity, one.source) for one in editor.diagnostics.get(buffer.uri, ())]
 
         expected = [
             ("wrong", types.DiagnosticSeverity.Error, "acp-coder review"),

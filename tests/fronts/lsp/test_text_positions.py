@@ -30,8 +30,7 @@ def test_the_editors_first_choice_that_is_known_is_taken(offered: list[str] | No
 
 def test_lines_positions_behind_the_text_and_uris_are_as_lsp_says():
     assert split_lines("a\nb\r\nc\rd\x0ce\u2028f\x0b\x85g") == ["a\n", "b\r\n", "c\r", "d\x0ce\u2028f\x0b\x85g"]
-    assert split_lines("\n\n") == ["\n", "\n"]
-    assert split_lines("") == []
+    assert split_lines("\n\n") == ["\n", "\n"] and split_lines("") == []
     assert Text("a\nb").offset(Position(line=9, character=9)) == 3
     assert Text("a\n").offset(Position(line=1, character=0)) == 2
     assert Text("").position(0) == Position(line=0, character=0)
@@ -118,5 +117,4 @@ def test_options_that_are_wrong_are_told_and_the_others_count():
     assert read_options(None) == (Options(), [])
     options, problems = read_options({"save": "disk", "updates": "yes", "transcript": 7, "hints": False, "colour": 1})
     assert options == Options(save="disk", hints=False)
-    assert len(problems) == 3 and "never, client, disk" in read_options({"save": "x"})[1][0]
-    assert read_options([1])[1]
+    assert len(problems) == 3 and "never, client, disk" in read_options({"save": "x"})[1][0] and read_options([1])[1]

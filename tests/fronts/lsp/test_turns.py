@@ -26,8 +26,7 @@ async def test_a_prompt_edits_the_open_document_after_the_person_has_agreed(tmp_
         buffer = editor.open(file)
         assert await editor.execute("acpCoder.prompt", "Greet more politely") is None
         question = await editor.question()
-        assert "greet.py" in question.message
-        assert "+    return 'good day'" in question.message
+        assert "greet.py" in question.message and "+    return 'good day'" in question.message
         question.answer(next(action for action in question.actions if action.startswith("Allow")))
         await editor.until(lambda: "good day" in buffer.text)
         await editor.turns_over()

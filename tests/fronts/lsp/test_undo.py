@@ -75,8 +75,7 @@ async def changed(
 
 def shown(editor: LspEditor) -> str:
     """The document that the editor was last asked to show."""
-    params = editor.shown_documents[-1]
-    return Path(params.uri.removeprefix("file://")).read_text()
+    return Path(editor.shown_documents[-1].uri.removeprefix("file://")).read_text()
 
 
 async def test_nothing_is_taken_back_before_the_user_has_seen_what_and_said_yes(tmp_path, monkeypatch):
@@ -112,8 +111,7 @@ async def test_nothing_is_taken_back_before_the_user_has_seen_what_and_said_yes(
         await editor.until(lambda: len(answers) == 3)
         assert answers[2]["done"]
         assert doubled.asked("undo")[2:] == [{"call": "t1", "dryRun": True}, {"call": "t1", "merge": True}]
-        assert "Agent: Took back 1 file." in editor.said()
-        assert "*Took back 1 file.*" in editor.transcript()
+        assert "Agent: Took back 1 file." in editor.said() and "*Took back 1 file.*" in editor.transcript()
 
 
 async def test_who_says_yes_is_not_asked(tmp_path, monkeypatch):
@@ -205,8 +203,7 @@ async def test_a_turn_changes_what_can_be_reverted_and_while_it_runs_nothing_can
         await turn.end()
         await editor.turns_over(2)
         assert not await revertible()
-        assert len(doubled.asked("changes")) == 2
-        assert doubled.asked("undo") == []
+        assert len(doubled.asked("changes")) == 2 and doubled.asked("undo") == []
 
 
 async def test_an_agent_that_cannot_is_not_asked(tmp_path):

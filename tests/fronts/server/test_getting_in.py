@@ -55,8 +55,7 @@ async def test_the_cookie_counts_only_where_the_browser_says_that_our_page_asks(
         for name, (headers, status) in rows.items():
             assert (await refused(place, **cookie, **headers))[0] == status, name
         wrong = {"Cookie": f"acp-coder-{port_of(place.http)}=wrong", "Origin": place.http}
-        other = {"Cookie": f"acp-coder-1={place.token}", "Origin": place.http}
-        for headers in (wrong, other):
+        for headers in (wrong, {"Cookie": f"acp-coder-1={place.token}", "Origin": place.http}):
             assert (await refused(place, **headers))[0] == 401
 
 

@@ -59,8 +59,7 @@ def turns(made: FakeEditor) -> list[dict[str, Any]]:
 
 async def log_of(place: Place, session: str, token: str = "") -> list[dict[str, Any]]:
     async with checking(headers={"Authorization": f"Bearer {token or place.token}"}) as web:
-        answer = await web.get(f"{place.http}/sessions/{session}/messages?limit=1000")
-        return list(answer.json())
+        return list((await web.get(f"{place.http}/sessions/{session}/messages?limit=1000")).json())
 
 
 async def test_a_turn_goes_on_without_its_client_and_who_comes_back_sees_the_rest(tmp_path: Path) -> None:
@@ -71,8 +70,7 @@ async def test_a_turn_goes_on_without_its_client_and_who_comes_back_sees_the_res
             await exists(place.project / "begun")
             first._transport.close()
         async with editor(place) as second:
-            loaded = await second.load_session(session, place.project)
-            assert (loaded.meta or {})["turn"] == {"state": "running"}
+            assert ((await second.load_session(session, place.project)).meta or {})["turn"] == {"state": "running"}
             assert second.tool_call().status == "in_progress"
             (place.project / "go").touch()
             await second.wait_until(lambda: "It is done." in second.text())
@@ -120,8 +118,7 @@ async def test_two_watch_both_see_all_and_the_first_answer_counts(tmp_path: Path
         async with editor(place, otherwise=never_answers) as first, editor(place) as second:
             session = (await first.new_session(place.project)).session_id
             await second.load_session(session, place.project)
-            answer = await first.prompt("make it")
-            assert answer.stop_reason == "end_turn"
+            assert (await first.prompt("make it")).stop_reason == "end_turn"
             await second.wait_until(lambda: "It is done." in second.text())
             await first.wait_until(lambda: first.lines("from_agent", "$/cancel_request"))
             for made in (first, second):
@@ -278,8 +275,7 @@ async def test_who_reads_slowly_holds_nobody_up_and_misses_nothing(tmp_path: Pat
         assert (await main.prompt("go")).stop_reason == "end_turn"
         gate.set()
         await slow.wait_for(lambda update: "line 249 " in str(update))
-        assert slow.text() == main.text()
-        assert places(slow, session) == sorted(set(places(slow, session)))
+        assert slow.text() == main.text() and places(slow, session) == sorted(set(places(slow, session)))
 
 
 async def test_a_question_rejected_elsewhere_is_rejected(tmp_path: Path) -> None:
@@ -289,8 +285,7 @@ async def test_a_question_rejected_elsewhere_is_rejected(tmp_path: Path) -> None
         editor(place, otherwise=never_answers) as first,
         editor(place, otherwise=reject_once) as second,
     ):
-        session = (await first.new_session(place.project)).session_id
-        await second.load_session(session, place.project)
+        await second.load_session((await first.new_session(place.project)).session_id, place.project)
         await first.prompt("make it")
         assert not (place.project / "made").exists()
 

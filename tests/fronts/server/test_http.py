@@ -45,8 +45,7 @@ class Over:
         return await self.web.post(self.url, content=content, headers={**kind, **named, **more, **headers})
 
     async def ask(self, number: int, method: str, params: Any, session: str = "") -> None:
-        message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-        answer = await self.post(message, session)
+        answer = await self.post({"jsonrpc": "2.0", "id": number, "method": method, "params": params}, session)
         assert (answer.status_code, answer.content) == (202, b"")
 
     async def begin(self) -> dict[str, Any]:
@@ -75,8 +74,7 @@ async def _events(answer: httpx2.Response) -> AsyncIterator[dict[str, Any]]:
 
 @asynccontextmanager
 async def over(place: Place, token: str = "") -> AsyncIterator[Over]:
-    headers = {"Authorization": f"Bearer {token or place.token}"}
-    async with checking(headers=headers, timeout=20) as web:
+    async with checking(headers={"Authorization": f"Bearer {token or place.token}"}, timeout=20) as web:
         yield Over(place, web)
 
 
@@ -263,8 +261,7 @@ async def test_the_official_client_for_typescript_drives_it(tmp_path: Path) -> N
         seen = await run(prompts=[{"text": "make it"}])
         assert [answer["stopReason"] for answer in seen["answers"]] == ["end_turn"]
         assert len(seen["asked"]) == 1 and (place.project / "made").read_text() == "hi\n"
-        session = seen["session"]["sessionId"]
-        seen = await run(prompts=[{"text": "and again"}], load=session)
+        seen = await run(prompts=[{"text": "and again"}], load=seen["session"]["sessionId"])
         kinds = [update["sessionUpdate"] for update in seen["updates"]]
         assert kinds[0] == "user_message_chunk" and "tool_call" in kinds
         assert [answer["stopReason"] for answer in seen["answers"]] == ["end_turn"]

@@ -67,8 +67,7 @@ async def served(tmp_path: Path, script: Any = (), *, config: str = "", **more: 
 async def running(about: Place) -> AsyncIterator[Place]:
     """A server for that; several may run."""
     listens = socket.create_server(("127.0.0.1", 0))
-    settings = load_config(about.environ).settings
-    server, stop = Server(settings, about.environ, about.identities, listens), anyio.Event()
+    server, stop = Server(load_config(about.environ).settings, about.environ, about.identities, listens), anyio.Event()
     where = f"127.0.0.1:{listens.getsockname()[1]}"
     with anyio.fail_after(BOUND):
         async with anyio.create_task_group() as tasks:
@@ -99,9 +98,7 @@ async def test_a_turn_over_a_websocket_and_the_session_is_there_for_the_next_con
     async with served(tmp_path, script) as place:
         async with editor(place) as first:
             session = (await first.new_session(place.project)).session_id
-            answer = await first.prompt("make it")
-            assert answer.stop_reason == "end_turn"
-            assert "It is made." in first.text()
+            assert (await first.prompt("make it")).stop_reason == "end_turn" and "It is made." in first.text()
             first.tool_call().assert_finished("completed")
             assert not first.violations
             assert not [line for line in first.transcript if line.message.get("method") == "terminal/create"]
@@ -158,8 +155,7 @@ async def test_wrong_tokens_are_bounded_for_each_address(tmp_path: Path) -> None
 
 
 async def test_what_is_one_owners_does_not_exist_for_another(tmp_path: Path) -> None:
-    script = [Answer(text="one"), Answer(text="two")]
-    async with served(tmp_path, script) as place:
+    async with served(tmp_path, [Answer(text="one"), Answer(text="two")]) as place:
         other = place.identities.add("other")
         async with editor(place) as mine, editor(place, other) as theirs:
             session = (await mine.new_session(place.project)).session_id
@@ -277,8 +273,7 @@ async def test_a_bad_first_or_long_frame_closes_the_socket(tmp_path: Path, setti
 
 
 async def test_connections_are_bounded_for_each_token_and_in_all(tmp_path: Path) -> None:
-    settings = "[server]\nmax_connections = 3\nmax_connections_per_token = 2\n"
-    async with served(tmp_path, config=settings) as place:
+    async with served(tmp_path, config="[server]\nmax_connections = 3\nmax_connections_per_token = 2\n") as place:
         other = place.identities.add("other")
         async with editor(place), editor(place):
             status, words = await refused(place, Authorization=f"Bearer {place.token}")
@@ -291,8 +286,7 @@ async def test_connections_are_bounded_for_each_token_and_in_all(tmp_path: Path)
 
 
 async def test_connections_that_say_nothing_or_half_of_it_are_given_up_and_keep_nobody_out(tmp_path: Path) -> None:
-    settings = "[server]\nmax_connections = 20\ninitialize_timeout = 0.5\n"
-    async with served(tmp_path, config=settings) as place:
+    async with served(tmp_path, config="[server]\nmax_connections = 20\ninitialize_timeout = 0.5\n") as place:
         port = int(place.http.rpartition(":")[2])
         streams = [await anyio.connect_tcp("127.0.0.1", port) for _ in range(200)]
         for stream in streams[:100]:
@@ -356,8 +350,7 @@ async def test_what_is_public_says_little(tmp_path: Path) -> None:
         health = (await web.get(f"{place.http}/healthz")).json()
         assert set(health) == {"status", "version", "uptime_secs"} and health["status"] == "ok"
         assert str(tmp_path) not in json.dumps(about)
-    without = "[server]\ndiscovery = false\n"
-    async with served(tmp_path / "other", config=without) as place, httpx2.AsyncClient() as web:
+    async with served(tmp_path / "other", config="[server]\ndiscovery = false\n") as place, httpx2.AsyncClient() as web:
         assert (await web.get(f"{place.http}/.well-known/acp.json")).status_code == 404
 
 
@@ -370,8 +363,7 @@ async def test_the_official_python_client_works_over_a_websocket(tmp_path: Path)
                 self.said += update.content.text
 
     async with served(tmp_path, [Answer(text="It is here.")]) as place:
-        headers = {"Authorization": f"Bearer {place.token}"}
-        stream, client = await sdk_websocket(place.url, headers=headers), Client()
+        stream, client = await sdk_websocket(place.url, headers={"Authorization": f"Bearer {place.token}"}), Client()
         agent = sdk.connect_to_agent(client, stream)  # type: ignore[arg-type]
         await agent.initialize(protocol_version=sdk.PROTOCOL_VERSION)
         session = await agent.new_session(cwd=str(place.project), mcp_servers=[])
@@ -470,9 +462,7 @@ def test_what_a_revoked_token_opens_is_known_at_once(tmp_path: Path) -> None:
     found = identities.find(token)
     assert found is not None and found.name == "one"
     Identities(tmp_path / "tokens.json").revoke("one")
-    assert identities.find(token) is None
-    assert identities.find(kept) is not None
-    assert identities.find("") is None
+    assert identities.find(token) is None and identities.find(kept) is not None and identities.find("") is None
 
 
 async def test_what_the_server_counts_is_told_to_prometheus_without_a_name(tmp_path: Path) -> None:
@@ -519,12 +509,9 @@ async def test_the_words_of_what_was_shown_are_found_again_by_who_may_see_it(tmp
             assert answer.status_code == status, answer.text
             return answer.json() if status != 200 else [row["session"] for row in answer.json()]
 
-        assert await found("?q=heron") == [ids[1], ids[0]]
-        assert await found("?q=HERON%20otter") == [ids[1]]
-        assert await found(f"?q=heron&session={ids[0]}") == [ids[0]]
-        assert await found("?q=heron", phone) == [ids[1]]
-        assert await found("?q=heron", stranger) == []
-        assert await found("?q=%22%29%20OR%20*%20NEAR(") == []
+        assert await found("?q=heron") == [ids[1], ids[0]] and await found("?q=HERON%20otter") == [ids[1]]
+        assert await found(f"?q=heron&session={ids[0]}") == [ids[0]] and await found("?q=heron", phone) == [ids[1]]
+        assert await found("?q=heron", stranger) == [] and await found("?q=%22%29%20OR%20*%20NEAR(") == []
         for query, words in (
             ("", "`q` is missing"), ("?q=%20", "`q` is missing"), ("?q=a&limit=0", "`limit` is a number"),
             ("?q=a&before=x", "`before` is a number"), ("?q=a&session=x", "is a UUID"),
@@ -532,5 +519,4 @@ async def test_the_words_of_what_was_shown_are_found_again_by_who_may_see_it(tmp
             assert words in (await found(query, status=400))["error"]
         async with checking(headers={"Authorization": f"Bearer {place.token}"}) as web:
             rows = await paged(web, place, "/search?q=heron&limit=1")
-        assert [row["session"] for row in rows] == [ids[1], ids[0]]
-        assert "heron" in rows[0]["snippet"]
+        assert [row["session"] for row in rows] == [ids[1], ids[0]] and "heron" in rows[0]["snippet"]

@@ -141,8 +141,7 @@ async def test_other_servers_behind_the_same_address_and_echoes_do_not_get_it(tm
         commands = ["; ".join(line.format(place) for line in lines) for place in both]
         text, control = await outputs(tmp_path, at(port), *commands, GIT_HOST_WORD=SECRET)
     assert text.count("passes on none like this") == 2 and control.count("you are nobody") == 3
-    places = [(target, headers.get("host"), "authorization" in headers) for target, headers, _ in got]
-    assert places == [
+    assert [(target, headers.get("host"), "authorization" in headers) for target, headers, _ in got] == [
         ("/host", both[0], True), ("/host", "evil.test", False), ("http://evil.test/", both[1], False),
         ("/trace", both[1], False),
     ]  # fmt: skip

@@ -75,16 +75,14 @@ async def test_commands_there_are_held_as_they_are_here(tmp_path: Path, config: 
         script = [bash("; ".join(tries)), bash("echo $FRUIT; pwd; touch here; touch /etc/made"), Answer(text="ok")]
         async with went(tmp_path, script, config=config, mode="auto", sandbox=True) as r:
             first, second = results(r)
-            assert "wrote" in first
-            assert "0\n" in first
+            assert "wrote" in first and "0\n" in first
             assert not [word for word in ("tangerine", "mandarin", "connected") if word in first]
             assert "papaya" in second and f"{there}/sub" in second
             assert "in a sandbox if that machine has one" in json.dumps(r.request(1)["messages"])
             assert "The command ran in a sandbox" in second and "There is no network." in second
             await r.editor.prompt("/place")
             assert "Sandbox there: bubblewrap" in r.editor.text()
-    assert (there / "inside").read_text() == "made\n"
-    assert (there / "sub" / "here").exists()
+    assert (there / "inside").read_text() == "made\n" and (there / "sub" / "here").exists()
     assert (tmp_path / "outside").read_text() == "tangerine"
     assert not list(there.rglob("post-commit"))
     assert {entry["sandbox"] for entry in audit(tmp_path) if entry.get("sandbox")} == {"host far: bubblewrap"}
@@ -112,8 +110,7 @@ async def test_the_file_of_the_shells_state_is_not_followed_if_it_is_a_link(tmp_
     script = [bash("export A=1"), bash(f"{link}; ls -l /tmp/acp-coder-*/state"), bash("env"), Answer(text="ok")]
     async with went(tmp_path, script, config=config, mode="auto", sandbox=True) as r:
         _, second, third = results(r)
-        assert f"-> {tmp_path}/outside" in second
-        assert "tangerine" not in third
+        assert f"-> {tmp_path}/outside" in second and "tangerine" not in third
     assert (tmp_path / "outside").read_text() == "export FRUIT=tangerine\n"
 
 
@@ -124,8 +121,7 @@ async def test_a_program_in_a_terminal_there_is_confined(tmp_path: Path, config:
     kwargs: Any = {"config": config, "mode": "auto", "otherwise": allow_once, "sandbox": True}
     async with went(tmp_path, model(*script), **kwargs) as r:
         screen = result(r, 5)
-        assert "papaya xterm-256color" in screen and "got mango" in screen
-        assert "mandarin" not in screen
+        assert "papaya xterm-256color" in screen and "got mango" in screen and "mandarin" not in screen
     assert (there / "inside").exists()
     assert (tmp_path / "outside").read_text() == "tangerine"
     assert sorted(path.name for path in there.iterdir()) == [".env", "inside"]
@@ -197,8 +193,7 @@ async def test_below_the_root_of_a_repository_there_git_works(tmp_path: Path, th
         assert "made\ntwo\n" in said and "mandarin" not in said
         assert f"The git repository's root is {there}." in json.dumps(r.request(1)["messages"])
     assert git(there, "status", "--porcelain").split() == ["??", "inner/AGENTS.md", "??", "other/.env"]
-    assert not list(there.rglob("post-commit"))
-    assert "pager" not in (there / ".git/config").read_text()
+    assert not list(there.rglob("post-commit")) and "pager" not in (there / ".git/config").read_text()
 
 
 async def test_nonsense_about_sandboxes_runs_nothing(
@@ -233,8 +228,7 @@ async def test_the_agents_folders_there_are_out_of_reach_even_if_writable(tmp_pa
     script = [bash(tries), bash("ls /tmp/acp-coder-*/scripts/* /tmp/acp-coder-*/search.pyz"), Answer(text="ok")]
     async with went(tmp_path, script, config=settings, mode="auto", otherwise=allow_once, sandbox=True) as r:
         first, second = results(r)
-        assert "acp-coder-far-" in first and "end" in first
-        assert "wrote" not in first
+        assert "acp-coder-far-" in first and "end" in first and "wrote" not in first
         assert "[exit code 2]" in second
     assert not list(Path("/tmp").glob("acp-coder-*/evil"))
 
@@ -287,8 +281,7 @@ def test_doctor_names_the_sandbox_there(tmp_path: Path, config: str, there: Path
     file, home = tmp_path / "config.toml", tmp_path / "home"
     file.write_text(config)
     home.mkdir()
-    environ = {"PATH": os.environ["PATH"], "HOME": str(home), "ACP_CODER_CONFIG": str(file)}
-    said = doctor(environ, tmp_path)
+    said = doctor({"PATH": os.environ["PATH"], "HOME": str(home), "ACP_CODER_CONFIG": str(file)}, tmp_path)
     assert "Sandbox there: bubblewrap" in said and f"Writable: {there}" in said
 
 
@@ -322,8 +315,7 @@ def test_many_begin_at_a_time_and_the_last_one_clears_up(serves: side.Side, ther
         ended = time.monotonic() + 60
         while serves._runs and time.monotonic() < ended:
             time.sleep(0.01)
-    names = {path.name for path in there.iterdir()}
-    assert names == {".git", *(f"made-{number}" for number in range(40))}
+    assert {path.name for path in there.iterdir()} == {".git", *(f"made-{number}" for number in range(40))}
     assert {path.name for path in (there / ".git").iterdir()} == {"HEAD"}
 
 
@@ -352,8 +344,7 @@ def test_no_command_begins_before_what_is_to_be_hidden_is_known(serves: side.Sid
 
 def test_the_state_of_an_unconfined_command_is_not_where_confined_ones_write(serves: side.Side, there: Path) -> None:
     for number, confined in ((1, True), (2, False)):
-        header = begins(number, f"echo {STATE} >&2; sleep 30", there)
-        serves._start({**header, "state": "", "confined": confined})
+        serves._start({**begins(number, f"echo {STATE} >&2; sleep 30", there), "state": "", "confined": confined})
     (mine,) = serves._walls.states.iterdir()
     assert mine.name.startswith("state-")
     assert [path.name for path in serves._folder.iterdir() if path.name.startswith("state-")]

@@ -61,8 +61,7 @@ def ssh_children() -> list[int]:
 
 async def test_commands_and_files_are_there_and_everybody_is_told_so(tmp_path: Path, config: str, there: Path) -> None:
     (there / "sub").mkdir()
-    command = "pwd; cd sub; touch made"
-    async with worked_there(tmp_path, config, there, "on host far", command) as (r, told):
+    async with worked_there(tmp_path, config, there, "on host far", "pwd; cd sub; touch made") as (r, told):
         assert str(there) in told[0] and str(there) in json.dumps(r.request(1)["messages"])
         assert (there / "sub" / "made").exists()
         await r.editor.prompt("/place")
@@ -95,12 +94,10 @@ async def test_paths_are_judged_by_the_disk_over_there(tmp_path: Path, config: s
         (r.project / "way" / "secret").write_text("local")
         await r.editor.prompt("go")
         said = results(r)
-        assert "outside this session's folders" in said[0]
-        assert "outside this session's folders" in said[3]
+        assert "outside this session's folders" in said[0] and "outside this session's folders" in said[3]
         assert not any("tangerine" in text or "local" in text for text in said)
         assert not (tmp_path / "made").exists()
-        assert (there / ".env").exists()
-        assert not (there / "keys").exists()
+        assert (there / ".env").exists() and not (there / "keys").exists()
 
 
 async def test_instructions_and_skills_are_those_over_there(tmp_path: Path, config: str, there: Path) -> None:
@@ -118,9 +115,7 @@ async def test_instructions_and_skills_are_those_over_there(tmp_path: Path, conf
         first, results = json.dumps(r.request(1)["messages"]), json.dumps(r.messages(3))
         assert "nonsense" not in results
         assert "Git branch at the start: orchard" in first
-        assert "Say tangerine in sub." in results
-        assert "Peel the mango." in results
-        assert "more.txt" in results
+        assert "Say tangerine in sub." in results and "Peel the mango." in results and "more.txt" in results
 
 
 async def test_a_host_that_hangs_holds_up_neither_a_stop_nor_other_sessions(tmp_path: Path, config: str, there: Path):
@@ -169,8 +164,7 @@ async def test_a_folder_that_the_host_lacks_is_one_sentence(tmp_path: Path, conf
         await r.editor.prompt("go")
         assert "ok" in r.editor.text()
         links = set(ssh_children())
-    assert links
-    assert not links & set(ssh_children())
+    assert links and not links & set(ssh_children())
 
 
 async def test_the_host_can_be_named_on_the_command_line(tmp_path: Path, config: str, there: Path) -> None:
@@ -181,11 +175,9 @@ async def test_the_host_can_be_named_on_the_command_line(tmp_path: Path, config:
         script = [tool("read", path="a.txt"), Answer(text="ok")]
         settings = settings.replace('place = "build"', "")
         async with rig(tmp_path, script, config=settings, environ={"ACP_CODER_PLACE": place}) as r:
-            uri = (r.project / "a.txt").as_uri()
-            await r.editor.prompt([acp.ResourceLink(uri=uri, name="a.txt")])
+            await r.editor.prompt([acp.ResourceLink(uri=(r.project / "a.txt").as_uri(), name="a.txt")])
             sent = json.dumps(r.messages(len(r.model.requests)))
-            assert "over there" in sent
-            assert "it cannot be read" not in sent
+            assert "over there" in sent and "it cannot be read" not in sent
 
 
 async def test_what_looks_at_this_machine_is_left_out(tmp_path: Path, config: str, there: Path) -> None:
@@ -209,8 +201,7 @@ def test_ssh_on_the_command_line(tmp_path: Path) -> None:
     ):  # fmt: skip
         environ = {"ACP_CODER_CONFIG": str(file), **agent_variables(None, None, f"ssh:{given}")}
         place = load_config(environ).settings.place()
-        assert place is not None
-        assert (place[1].kind, place[1].host, place[1].root) == ("ssh", host, root)
+        assert place is not None and (place[1].kind, place[1].host, place[1].root) == ("ssh", host, root)
     place = load_config({"ACP_CODER_CONFIG": str(file), "ACP_CODER_PLACE": "ssh:[container:web]:/srv"}).settings.place()
     assert place is not None and (place[1].kind, place[1].host) == ("ssh", "container:web")
     for given, words in ((":/srv", "names no host"), ("web", "is a place of the kind `container`")):
@@ -245,8 +236,7 @@ async def test_a_session_goes_to_a_host_and_back_even_if_it_is_away(tmp_path: Pa
         await r.editor.prompt("go")
         assert (r.project / "two").exists()
         assert sorted(path.name for path in there.iterdir()) == ["one"]
-        assert links
-        assert not links & set(ssh_children())
+        assert links and not links & set(ssh_children())
 
 
 async def test_the_event_loop_waits_for_no_host(tmp_path: Path, config: str, there: Path, monkeypatch: MonkeyPatch):
@@ -295,8 +285,7 @@ async def test_a_lost_connection_is_said_while_the_call_goes_on(tmp_path: Path, 
         assert "the connection to host far was lost; what runs there goes on" in str(r.editor.transcript)
         r.editor.tool_call().assert_finished("completed")
         (result,) = results(r, 2)
-        assert "ended" in result
-        assert "no output is missing" in result
+        assert "ended" in result and "no output is missing" in result
 
 
 async def test_a_mode_chosen_meanwhile_counts(tmp_path: Path, config: str, there: Path, monkeypatch: MonkeyPatch):
@@ -338,8 +327,7 @@ async def test_hidden_files_are_found_by_links(tmp_path: Path, config: str, ther
     (there / ".env").write_text("KEY=tangerine")
     hidden = '[tools.files]\ndeny_read = [".env"]\n'
     async with went(tmp_path, [tool("read", path=".env"), Answer(text="ok")], config=config + hidden) as r:
-        assert "tangerine" not in json.dumps(r.messages(2))
-        assert "deny_read" in json.dumps(r.messages(2))
+        assert "tangerine" not in json.dumps(r.messages(2)) and "deny_read" in json.dumps(r.messages(2))
 
 
 async def test_hosts_of_one_name_that_are_reached_in_other_ways_share_no_answers(tmp_path: Path, config: str) -> None:
@@ -357,8 +345,7 @@ async def test_folders_that_the_host_lacks_are_there_again_on_this_machine(tmp_p
     (more / "a.txt").write_text("tangerine")
     paths = f'paths = {{"{more}" = "/nowhere/there"}}\n'
     settings = config.replace('place = "build"', 'place = "local"').replace("arguments", f"{paths}arguments")
-    script = [tool("read", path=str(more / "a.txt")), Answer(text="ok")]
-    async with agent_rig(tmp_path, script, config=settings) as r:
+    async with agent_rig(tmp_path, [tool("read", path=str(more / "a.txt")), Answer(text="ok")], config=settings) as r:
         await r.editor.new_session(r.project, additional_directories=[more])
         await r.editor.prompt("/place build")
         assert "files are there" in r.editor.text() and str(more) not in r.editor.text()
@@ -434,14 +421,12 @@ async def test_single_commands_and_sub_agents_run_on_another_host(tmp_path: Path
         said = results(r)
         assert str(there) in said[0]
         assert "kept" in said[1] and "/tmp" in said[1]
-        assert str(r.project) in said[2] and "none" in said[2]
-        assert "tangerine" in said[3]
+        assert str(r.project) in said[2] and "none" in said[2] and "tangerine" in said[3]
         assert [request.tool_call.title for request in r.editor.permission_requests] == [
             "pwd; touch made; export KEPT=kept; cd /tmp (on host far)", "echo $KEPT; pwd (on host far)",
             "Sub-agent: read words.txt (on host far)", "Write new.txt (on host far) (sub-agent: read words.txt)",
         ]  # fmt: skip
-        assert (there / "made").exists()
-        assert (there / "new.txt").read_text() == "fresh\n"
+        assert (there / "made").exists() and (there / "new.txt").read_text() == "fresh\n"
         assert list(r.project.iterdir()) == []
         assert len(ssh_children()) == 1, "one connection for all of them"
     assert ssh_children() == []
@@ -467,8 +452,7 @@ async def test_single_commands_run_here_or_nowhere_if_a_host_is_not_reached(tmp_
     script = [tool("bash", command="touch made", place="build"), bash("echo here"), Answer(text="ok")]
     async with went(tmp_path, script, config=gone) as r:
         said = results(r, 3)
-        assert "no-such-host.invalid" in said[0] and "Nothing was run, here or there" in said[0]
-        assert "here" in said[1]
+        assert "no-such-host.invalid" in said[0] and "Nothing was run, here or there" in said[0] and "here" in said[1]
         assert list(r.project.iterdir()) == []
     script = [tool("bash", command="pwd", place="local"), bash("pwd"), Answer(text="ok")]
     async with went(tmp_path, script, config=config, permissions=[allow_once] * 2) as r:

@@ -77,8 +77,7 @@ async def test_commands_and_files_are_there_and_everybody_is_told_so(
     command = "pwd; echo $FRUIT; cat .e*; touch made; ls / | grep -x work"
     hidden, reads = config + '[tools.files]\ndeny_read = [".env"]\n', tool("read", path=".env")
     async with worked_there(tmp_path, hidden, there, "in container web", command, reads) as (r, told):
-        assert "/app\npapaya\nKEY=banana\n" in told[0]
-        assert "deny_read" in told[5] and "banana" not in told[5]
+        assert "/app\npapaya\nKEY=banana\n" in told[0] and "deny_read" in told[5] and "banana" not in told[5]
         assert (there / "made").exists()
         await r.editor.prompt("/place")
         said = r.editor.text()
@@ -180,8 +179,7 @@ async def test_what_a_killed_agent_left_ends(tmp_path: Path, config: str, name: 
 
 
 async def test_a_program_in_a_terminal_is_there_too(tmp_path: Path, config: str, there: Path, name: str) -> None:
-    program = 'read -r x; echo "got $x in $PWD"; tty; sleep 1000'
-    script = [in_terminal(program), line("mango"), look(delay=0.5), "done"]
+    script = [in_terminal('read -r x; echo "got $x in $PWD"; tty; sleep 1000'), line("mango"), look(delay=0.5), "done"]
     async with went(tmp_path, model(*script), config=config, mode="auto", otherwise=allow_once) as r:
         assert "got mango in /app" in result(r, 4)
     await until_nothing_is_left(name)
@@ -215,8 +213,7 @@ def test_doctor_names_the_place(tmp_path: Path, config: str) -> None:
 
 
 async def test_there_are_no_worktrees(tmp_path: Path) -> None:
-    config = '[places.in]\ncontainer = "x"\nroot = "/app"\n[agent]\nplace = "in"\n'
-    async with agent_rig(tmp_path, config=config) as r:
+    async with agent_rig(tmp_path, config='[places.in]\ncontainer = "x"\nroot = "/app"\n[agent]\nplace = "in"\n') as r:
         with pytest.raises(PeerError, match="no worktrees where files are not this machine's"):
             asked = {"cwd": str(r.project), "mcpServers": [], "_meta": {"isolation": "worktree"}}
             await r.editor.request("session/new", asked)

@@ -83,12 +83,11 @@ async def test_symbols_are_found_by_the_server_not_by_their_spelling(tmp_path):
     calls = [
         Call("definition", {"path": "main.py", "symbol": "total", "line": 3}),
         Call("references", {"path": "shapes.py", "symbol": "Shape"}),
-        Call("hover", {"path": "main.py", "symbol": "total"}),
-        Call("symbols", {"path": "shapes.py"}),
+        Call("hover", {"path": "main.py", "symbol": "total"}), Call("symbols", {"path": "shapes.py"}),
         Call("symbols", {"query": "total", "path": "main.py"}),
         Call("definition", {"path": "main.py", "symbol": "total", "line": 2}),
         Call("definition", {"path": "main.py", "symbol": "missing"}),
-    ]
+    ]  # fmt: skip
     async with on(tmp_path, *calls) as r:
         definition, references, hover, outline, named, wrong_line, missing = await run(r)
         assert definition == "shapes.py:6:5: def total(shapes: list[Shape]) -> float:"
@@ -96,8 +95,7 @@ async def test_symbols_are_found_by_the_server_not_by_their_spelling(tmp_path):
         assert 'main.py:3:19: print("𝒳", total([Shape()]))' in references  # In characters, not in UTF-16 code units.
         assert "total" in hover and "float" in hover
         assert "1: class Shape" in outline and "  2: method area" in outline and "6: function total" in outline
-        assert "shapes.py:6: function total" in named
-        assert "is not at line 2 of main.py, but at line 1, 3" in wrong_line
+        assert "shapes.py:6: function total" in named and "is not at line 2 of main.py, but at line 1, 3" in wrong_line
         assert "`missing` is not in main.py" in missing
 
 
@@ -125,8 +123,7 @@ async def test_a_rename_that_is_rejected_or_cannot_be_made_changes_nothing(tmp_p
     async with on(tmp_path, rename, mode="code", permissions=[allow_once]) as r:
         (told,) = await run(r)
         assert "rename" in told.lower()
-        assert r.editor.permission_requests == []
-        assert (r.project / "main.py").read_text(encoding="utf-8") == MAIN
+        assert r.editor.permission_requests == [] and (r.project / "main.py").read_text(encoding="utf-8") == MAIN
 
 
 async def test_diagnostics_of_the_servers_by_the_tool_and_by_a_mention(tmp_path):

@@ -170,8 +170,7 @@ async def test_a_package_manager_works_through_the_proxy(tmp_path: Path, manager
     environ = {name: value for name, value in {**environ, **toolchains()}.items() if value}
     config = f'[tools.web]\nprivate_hosts = ["{HOST}"]\n[store]\npath = "{tmp_path}/sessions.db"\n'
     with registries(tmp_path / "repositories") as base:
-        command = COMMANDS[manager].format(base=base)
-        script = [asks(bash(command)), Answer(text="done")] * 2
+        script = [asks(bash(COMMANDS[manager].format(base=base))), Answer(text="done")] * 2
         more = {"sandbox": True, "mode": "auto", "config": config, "environ": environ}
         async with rig(tmp_path, script, permissions=[reject_once, allow_once], **more) as made:
             if manager == "cargo":

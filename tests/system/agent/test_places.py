@@ -45,8 +45,7 @@ async def test_commands_run_in_the_container_and_everybody_is_told_so(tmp_path: 
     async with went(tmp_path, script, config=config, permissions=[allow_always] * 3) as r:
         result = next(message["content"] for message in r.messages(2) if message["role"] == "tool")
         assert "root:x:0:0:root:/root:/bin/sh" in result
-        assert (r.project / "made").exists()
-        assert (r.project / "more").exists()
+        assert (r.project / "made").exists() and (r.project / "more").exists()
         assert "Commands run in container web" in json.dumps(r.request(1)["messages"])
         asked = r.editor.permission_requests
         lines = ("touch made; cat /etc/passwd", "touch more", "mkdir other")
@@ -84,8 +83,7 @@ async def test_in_the_container_protected_files_are_read_only_and_hidden_ones_em
     script = [bash("sh both.sh"), Answer(text="ok")]
     async with went(tmp_path, script, config=config + hidden, permissions=[allow_once]) as r:
         (result,) = results(r, 2)
-        assert "refused" in result
-        assert "tangerine" not in result
+        assert "refused" in result and "tangerine" not in result
         assert list((project / ".git" / "hooks").iterdir()) == []
 
 
@@ -181,8 +179,7 @@ async def test_a_session_goes_from_place_to_place_and_stays_there(tmp_path: Path
         assert "The container is the wall" in r.editor.text()
         await r.editor.prompt("go on")
         said = results(r, 4)
-        assert "root:x:0:0:root:/root:/bin/sh" not in said[0]
-        assert "root:x:0:0:root:/root:/bin/sh" in said[1]
+        assert "root:x:0:0:root:/root:/bin/sh" not in said[0] and "root:x:0:0:root:/root:/bin/sh" in said[1]
         assert "first" in json.dumps(r.messages(4))
         assert "Commands run in container web" in r.context(4)
         with pytest.raises(PeerError, match="'wbe' is not in the configuration; configured: local, web"):
@@ -197,8 +194,7 @@ async def test_a_session_goes_from_place_to_place_and_stays_there(tmp_path: Path
         assert "container web" not in r.editor.text(session_id=session).rpartition("Sandbox")[2]
         assert mine[0] not in containers.names()
         await r.editor.prompt("on", session_id=session)
-        assert "first" in json.dumps(r.request(1)["messages"])
-        assert "second" in json.dumps(r.request(1)["messages"])
+        assert "first" in json.dumps(r.request(1)["messages"]) and "second" in json.dumps(r.request(1)["messages"])
     gone = local.replace("[places.web]", "[places.other]")
     async with rig(tmp_path, [Answer(text="x")], config=gone, environ={"ACP_CODER_PLACE": "local"}) as r:
         await r.editor.load_session(session, r.project)
@@ -239,10 +235,8 @@ async def test_a_single_call_runs_in_another_place_with_a_shell_of_its_own(tmp_p
     async with went(tmp_path, script, config=local, mode="auto", permissions=[allow_always] * 3) as r:
         said = results(r, 5)
         assert "root:x:0:0:root:/root:/bin/sh" in said[0]
-        assert str(r.project / "in") not in said[1]
-        assert str(r.project / "in") in said[2]
-        assert (r.project / "here").exists()
-        assert (r.project / "in" / "more").exists()
+        assert str(r.project / "in") not in said[1] and str(r.project / "in") in said[2]
+        assert (r.project / "here").exists() and (r.project / "in" / "more").exists()
         assert "No single call can run in the place `nowhere`; it can in `local`, `web`." in said[3]
         asked = r.editor.permission_requests
         assert [request.tool_call.title for request in asked] == [
@@ -280,8 +274,7 @@ async def test_a_sub_agent_works_in_the_place_that_is_named_for_it(tmp_path: Pat
     async with went(tmp_path, script, config=local, mode="auto", permissions=[allow_once]) as r:
         (result,) = results(r, 3)
         assert "root:x:0:0:root:/root:/bin/sh" in result
-        titles = [call.title for call in r.editor.tool_calls().values()]
-        assert "Sub-agent: look (in container web)" in titles
+        assert "Sub-agent: look (in container web)" in [call.title for call in r.editor.tool_calls().values()]
 
 
 class _Named:
@@ -294,12 +287,10 @@ class _Named:
 @given(st.text(), st.text(), st.lists(st.text(min_size=1), min_size=1), st.lists(st.text(min_size=1), min_size=1))
 def test_what_is_remembered_answers_in_its_place_only(one: str, other: str, scopes: list[str], more: list[str]) -> None:
     def remembered(words: str, scopes: list[str]) -> set[str]:
-        access = ExecuteAccess("x", Path("/"))
-        call = CallFacts("bash", {}, [access], place=_Named(words))
+        call = CallFacts("bash", {}, [ExecuteAccess("x", Path("/"))], place=_Named(words))
         ask = Ask("", tuple(scopes), "these", wider=(scopes[0], "all"))
         placed = Guard.placed(None, call, ask)  # type: ignore[arg-type]
-        assert placed.wider is not None
-        assert placed.scope_words == f"these in {words}"
+        assert placed.wider is not None and placed.scope_words == f"these in {words}"
         return {*placed.scopes, placed.wider[0]}
 
     local = CallFacts("bash", {}, [ExecuteAccess("x", Path("/"))])
@@ -309,8 +300,7 @@ def test_what_is_remembered_answers_in_its_place_only(one: str, other: str, scop
 
 
 async def test_what_runs_in_a_place_ends_when_the_session_leaves_it(tmp_path: Path) -> None:
-    start = bash("echo $$ >pid; exec sleep 1000", background=True)
-    script = [start, Answer(text="ok"), Answer(text="still here")]
+    script = [bash("echo $$ >pid; exec sleep 1000", background=True), Answer(text="ok"), Answer(text="still here")]
     async with went(tmp_path, script, mode="auto") as r:
         pid = int(await until_exists(r.project / "pid"))
         await r.editor.prompt("/place local")
@@ -334,8 +324,7 @@ async def test_nothing_is_typed_into_the_sessions_terminal_from_another_place(tm
 
     script: list[Any] = [bash("exec bash --norc", terminal=True), delegates, types, "done", "done"]
     async with went(tmp_path, model(*script), config=local, mode="auto", otherwise=allow_once) as r:
-        said = json.dumps(r.messages(4))
-        assert "nothing can be typed into it from `web`" in said
+        assert "nothing can be typed into it from `web`" in json.dumps(r.messages(4))
         assert not (r.project / "made").exists()
 
 
@@ -350,8 +339,7 @@ def test_dev_containers_of_one_name_are_others(tmp_path: Path) -> None:
     for folder in ("one/app", "two/app"):
         name, config = find_place(f"devcontainer:{tmp_path / folder}", {}) or ("", PlaceConfig())
         made.append(DevContainer(name, config, "session", [tmp_path], {}))
-    assert made[0].words == made[1].words == "dev container app"
-    assert made[0].identity != made[1].identity
+    assert made[0].words == made[1].words == "dev container app" and made[0].identity != made[1].identity
 
 
 @pytest.mark.parametrize(("text", "words"), [

@@ -62,12 +62,9 @@ async def test_a_program_has_the_shells_variables_but_not_those_of_commands_with
 async def test_a_program_that_asks_is_answered(tmp_path: Path, editor: dict[str, Any]) -> None:
     script = [in_terminal("read -p 'Which colour? ' colour; echo You like $colour; read"), line("blue"), look(), "done"]
     async with went(tmp_path, model(*script), mode="auto", **editor) as r:
-        assert "Which colour?" in result(r, 2)
-        assert "run_id=" in result(r, 2)
-        assert "[running: bash]\nWhich colour? blue\nYou like blue" in result(r, 3)
-        assert result(r, 3) == result(r, 4)
-        card = next(iter(r.editor.tool_calls().values()))
-        assert "You like blue" in card.text()
+        assert "Which colour?" in result(r, 2) and "run_id=" in result(r, 2)
+        assert "[running: bash]\nWhich colour? blue\nYou like blue" in result(r, 3) and result(r, 3) == result(r, 4)
+        assert "You like blue" in next(iter(r.editor.tool_calls().values())).text()
         assert "terminal/create" not in [line.message.get("method") for line in r.editor.transcript]
 
 
@@ -76,13 +73,10 @@ async def test_what_another_program_gets_asks_and_always_holds_for_that_terminal
     script = [in_terminal(program), line("one"), line("two"), in_terminal(program),
               lambda runs: asks(Call("send_keys", {"target": runs[-1], **CLAIM, "literal_text": "x", "enter": True})),
               "done"]  # fmt: skip
-    permissions = [allow_always, allow_once]
-    async with went(tmp_path, model(*script), permissions=permissions, otherwise=reject_once) as r:
+    async with went(tmp_path, model(*script), permissions=[allow_always, allow_once], otherwise=reject_once) as r:
         assert questions(r) == ["Type one Enter", "Type x Enter"]
-        asked = r.editor.permission_requests[0]
-        assert "typed into cat in this terminal" in asked.options[1].name
-        assert "one\none\ntwo\ntwo" in result(r, 4)
-        assert started(r, 5) != started(r, 2)
+        assert "typed into cat in this terminal" in r.editor.permission_requests[0].options[1].name
+        assert "one\none\ntwo\ntwo" in result(r, 4) and started(r, 5) != started(r, 2)
 
 
 async def test_a_line_for_a_shell_is_judged_as_a_command_whole_or_in_halves(tmp_path: Path) -> None:
@@ -130,12 +124,10 @@ async def test_a_whole_line_with_all_that_bash_has_and_an_interrupt_do_not_ask(t
     ]  # fmt: skip
     typed = [keys(literal_text=text, enter=True, risk="high", mutation=True) for text in lines]
     async with went(tmp_path, model(in_terminal(SHELL), *typed, "done"), mode="auto") as r:
-        assert questions(r) == []
-        assert "\n1\n2\n" in result(r, 3) and "a; b c" in result(r, 5)
+        assert questions(r) == [] and "\n1\n2\n" in result(r, 3) and "a; b c" in result(r, 5)
     script = [in_terminal("sleep 1000; echo gone; read"), keys(keys=["C-c"]), "done"]
     async with went(tmp_path, model(*script), permissions=[allow_once], otherwise=reject_once) as r:
-        assert len(questions(r)) == 1
-        assert "^C" in result(r, 3)
+        assert len(questions(r)) == 1 and "^C" in result(r, 3)
 
 
 async def test_another_program_in_front_gets_nothing(tmp_path: Path) -> None:
@@ -180,8 +172,7 @@ async def test_wrong_targets_are_errors(tmp_path: Path) -> None:
     async with went(tmp_path, model(*script), mode="auto") as r:
         assert "No program runs in a terminal" in result(r, 3)
         assert "There is no background command with the run_id 'nothing'" in result(r, 5)
-        assert "was started without `terminal`" in result(r, 6)
-        assert "and its terminal with it" in result(r, 8)
+        assert "was started without `terminal`" in result(r, 6) and "and its terminal with it" in result(r, 8)
 
 
 @pytest.mark.parametrize(("given", "words"), [
@@ -199,9 +190,7 @@ async def test_what_has_ended_at_once_is_a_result_and_a_refused_program_runs_wit
         assert RUN_ID.search(result(r, 2)) is None
     script = [asks(bash("python3")), in_terminal("python3 -q"), line("6 * 7"), keys(literal_text="exit()\n"), "done"]
     async with went(tmp_path, model(*script), mode="auto") as r:
-        assert "`terminal`: true" in result(r, 2)
-        assert ">>>" in result(r, 3)
-        assert "6 * 7\n42" in result(r, 4)
+        assert "`terminal`: true" in result(r, 2) and ">>>" in result(r, 3) and "6 * 7\n42" in result(r, 4)
         (end,) = await ended(r)
         assert end.meta and end.meta["background"]["exit_code"] == 0
 
@@ -241,8 +230,7 @@ async def test_in_a_place_what_is_typed_is_asked_about_and_judged_as_a_command(t
     ]  # fmt: skip
     config = (in_container() if where == "container" else on_host(tmp_path / "project")) + rules
     async with went(tmp_path, model(*script), config=config, otherwise=allow_once) as r:
-        assert "Name?" in result(r, 2)
-        assert "hello Bob" in result(r, 3)
+        assert "Name?" in result(r, 2) and "hello Bob" in result(r, 3)
         assert "rule" in result(r, 4) and "bye" not in result(r, 4)
         if where == "container":
             assert "A program in a terminal runs where the session is (`web`)" in result(r, 5)

@@ -48,13 +48,9 @@ async def test_commands_share_the_shell_of_a_pane(tmp_path: Path, sandbox: bool)
     async with went(tmp_path, script, config=TMUX, mode="auto", sandbox=sandbox, otherwise=allow_once) as r:
         said = results(r)
         sub = str(tmp_path / "project" / "sub")
-        assert "no output" in said[0]
-        assert f"blue\n{sub}\nwrong\n" in said[1] and "[exit code 1]" in said[1]
-        assert said[2] == "one\ntwo\nthree 'and' $colour\n"
-        assert sub not in said[3]
-        assert "[exit code 7]" in said[4]
-        titles = [call.title for call in r.editor.tool_calls().values()]
-        assert "cd sub && colour=blue (in pane shared)" in titles
+        assert "no output" in said[0] and f"blue\n{sub}\nwrong\n" in said[1] and "[exit code 1]" in said[1]
+        assert said[2] == "one\ntwo\nthree 'and' $colour\n" and sub not in said[3] and "[exit code 7]" in said[4]
+        assert "cd sub && colour=blue (in pane shared)" in [call.title for call in r.editor.tool_calls().values()]
 
 
 def attached(r: Rig) -> list[str]:
@@ -65,8 +61,7 @@ def attached(r: Rig) -> list[str]:
 
 
 def tmux(r: Rig, *words: str) -> str:
-    done = subprocess.run([*attached(r), *words], capture_output=True, text=True, check=True, timeout=20)
-    return done.stdout
+    return subprocess.run([*attached(r), *words], capture_output=True, text=True, check=True, timeout=20).stdout
 
 
 async def test_the_user_sees_what_runs_in_a_terminal_and_can_type(tmp_path: Path) -> None:
@@ -100,8 +95,7 @@ async def test_place_says_how_to_attach_and_a_real_client_can(tmp_path: Path) ->
             client.wait(10)
             os.close(ours)
         socket = argv[2]
-    gone = subprocess.run(["tmux", "-S", socket, "list-sessions"], capture_output=True, check=False)
-    assert gone.returncode != 0
+    assert subprocess.run(["tmux", "-S", socket, "list-sessions"], capture_output=True, check=False).returncode != 0
 
 
 ENDING = (
@@ -132,12 +126,9 @@ async def test_a_command_that_goes_on_is_watched_and_stopped(tmp_path: Path) -> 
     ]  # fmt: skip
     async with went(tmp_path, script, config=TMUX, mode="auto", otherwise=allow_once) as r:
         said = results(r)
-        assert "started run_id=" in said[0]
-        assert "another command runs in it" in said[1]
-        assert "[running: sleep]" in said[2] and "begun" in said[2]
-        assert said[4] == "again\n"
-        assert "ran longer than 0.5 s" in said[5] and "ran longer than 0.5 s" in said[6]
-        assert said[7] == "still\n"
+        assert "started run_id=" in said[0] and "another command runs in it" in said[1]
+        assert "[running: sleep]" in said[2] and "begun" in said[2] and said[4] == "again\n"
+        assert "ran longer than 0.5 s" in said[5] and "ran longer than 0.5 s" in said[6] and said[7] == "still\n"
 
 
 async def test_what_the_user_types_at_the_same_moment_is_never_mixed_in(tmp_path: Path) -> None:
@@ -154,8 +145,7 @@ async def test_what_the_user_types_at_the_same_moment_is_never_mixed_in(tmp_path
         tmux(r, "send-keys", "-t", "=acp-coder-main:shared", "Enter")
         await until(lambda: tmux(r, "capture-pane", "-p", "-t", "=acp-coder-main:shared").rstrip().endswith(">"))
         await r.editor.prompt("again")
-        assert results(r)[-1] == "three\n"
-        assert not (r.project / "wrong").exists()
+        assert results(r)[-1] == "three\n" and not (r.project / "wrong").exists()
 
 
 async def test_panes_and_sessions_are_made_and_removed_within_limits(tmp_path: Path) -> None:
@@ -173,9 +163,7 @@ async def test_panes_and_sessions_are_made_and_removed_within_limits(tmp_path: P
         tmux(r, "new-window", "-d", "-t", "=acp-coder-main:", "-n", "of-the-user", "sleep 1000")
         await r.editor.prompt("go")
         said = results(r)
-        assert said[0] == "The pane one was made."
-        assert said[2] == "1\n/\n"
-        assert said[3] == f"{r.project}\n"
+        assert said[0] == "The pane one was made." and said[2] == "1\n/\n" and said[3] == f"{r.project}\n"
         assert said[4] == "The session ops was made; its pane is `shared`."
         assert "There are 3 panes already (`tools.tmux.max_panes`): main:one, main:shared, ops:shared." in said[5]
         assert "There are 2 sessions already (`tools.tmux.max_sessions`): main, ops." in said[6]
@@ -183,10 +171,8 @@ async def test_panes_and_sessions_are_made_and_removed_within_limits(tmp_path: P
         assert "There is no pane main:of-the-user of ours" in said[9]
         assert said[10] == "The pane one was ended with what ran in it."
         assert "There is no pane main:one of ours. Known are: main:shared, ops:shared." in said[11]
-        assert "was ended with its panes" in said[12]
-        assert "There is no pane ops:shared of ours" in said[13]
-        assert "cannot be the name of a session or pane" in said[14]
-        assert "risk" in said[15] and "why" in said[15]
+        assert "was ended with its panes" in said[12] and "There is no pane ops:shared of ours" in said[13]
+        assert "cannot be the name of a session or pane" in said[14] and "risk" in said[15] and "why" in said[15]
         left = ["acp-coder-main:acp-coder", "acp-coder-main:of-the-user", "acp-coder-main:shared"]
         names = ("list-windows", "-a", "-F", "#{session_name}:#{window_name}")
         await until(lambda: sorted(tmux(r, *names).split()) == left)  # tmux closes a window when its program has ended.
@@ -195,23 +181,19 @@ async def test_panes_and_sessions_are_made_and_removed_within_limits(tmp_path: P
 
 async def test_a_missing_pane_is_looked_at_in_the_shared_one_and_never_typed_into(tmp_path: Path) -> None:
     script = [
-        shared("echo here"),
-        tool("capture_pane", pane="gone"),
+        shared("echo here"), tool("capture_pane", pane="gone"),
         tool("send_keys", pane="gone", literal_text="touch made", enter=True, **CLAIM),
         tool("send_keys", literal_text="touch made", enter=True, **CLAIM),
         tool("send_keys", pane="shared", literal_text="exit", enter=True, **CLAIM),
         tool("send_keys", pane="shared", literal_text="touch typed", enter=True, **{**CLAIM, "mutation": True}),
         Answer(text="ok"),
-    ]
+    ]  # fmt: skip
     async with went(tmp_path, script, config=TMUX, mode="auto", otherwise=allow_once) as r:
         said = results(r)
         assert "There is no pane main:gone of ours" in said[1] and "[instead: the shared pane]" in said[1]
-        assert "here" in said[1]
-        assert "There is no pane main:gone of ours" in said[2]
-        assert "Which terminal?" in said[3]
+        assert "here" in said[1] and "There is no pane main:gone of ours" in said[2] and "Which terminal?" in said[3]
         assert "would end the shell" in said[4]
-        assert not (r.project / "made").exists()
-        assert (r.project / "typed").exists()
+        assert not (r.project / "made").exists() and (r.project / "typed").exists()
 
 
 async def test_rules_and_questions_hold_in_a_pane(tmp_path: Path) -> None:
@@ -220,8 +202,7 @@ async def test_rules_and_questions_hold_in_a_pane(tmp_path: Path) -> None:
     script = [*map(shared, lines), Answer(text="ok")]
     (tmp_path / "outside").mkdir()
     async with went(tmp_path, script, config=TMUX + rules, mode="auto", otherwise=reject_once) as r:
-        assert "policy_blocked" in str(r.editor.transcript)
-        assert not (r.project / "made").exists()
+        assert "policy_blocked" in str(r.editor.transcript) and not (r.project / "made").exists()
         assert (tmp_path / "outside").is_dir()
         titles = [str(request.tool_call.title) for request in r.editor.permission_requests]
         assert titles == [f"{line} (in pane shared)" for line in lines[1:]]
@@ -246,8 +227,7 @@ async def test_what_runs_in_a_pane_cannot_command_tmux(tmp_path: Path) -> None:
     async with rig(tmp_path, reply, config=TMUX, mode="auto", sandbox=True, otherwise=allow_once) as r:
         await r.editor.prompt("go")
         said = results(r)
-        assert said[0] == "TMUX=.\n"
-        assert "[exit code" in said[1]
+        assert said[0] == "TMUX=.\n" and "[exit code" in said[1]
         assert not (tmp_path / "out").exists()
 
 
@@ -261,8 +241,7 @@ async def test_without_tmux_or_its_program_there_are_no_panes(tmp_path: Path, mo
     script = [shared("touch made"), bash("touch made", terminal=True), bash("touch plain"), Answer(text="ok")]
     async with went(tmp_path, script, config=TMUX, mode="auto", otherwise=allow_once) as r:
         assert all("there is no `tmux` on this machine" in said for said in results(r)[:2])
-        assert not (r.project / "made").exists()
-        assert (r.project / "plain").exists()
+        assert not (r.project / "made").exists() and (r.project / "plain").exists()
 
 
 @pytest.mark.parametrize("where", ["container", "host"])
@@ -277,9 +256,7 @@ async def test_a_pane_is_in_the_sessions_place(tmp_path: Path, where: str) -> No
     async with went(tmp_path, script, config=config + TMUX, mode="auto", otherwise=allow_once) as r:
         said = results(r)
         assert (folder / "sub" / "made").exists()
-        assert said[1] == f"{folder / 'sub'}\n1\n"
-        assert "ran longer than 0.5 s" in said[2]
-        assert said[3] == "on\n"
+        assert said[1] == f"{folder / 'sub'}\n1\n" and "ran longer than 0.5 s" in said[2] and said[3] == "on\n"
 
 
 @pytest.mark.parametrize(("given", "session"), [(["--tmux"], "main"), (["--tmux=ops"], "ops"), ([], "")])
@@ -310,12 +287,9 @@ async def test_what_only_tmux_shows(tmp_path: Path) -> None:
     ]
     async with went(tmp_path, model(*script), config=TMUX, mode="auto", otherwise=allow_once) as r:
         said = results(r)
-        assert "\\033[1mbold" in said[1]
-        assert "there is no alternate screen" in said[2] and "bold plain" in said[2]
-        assert "FULL" in said[3]
-        assert "bold plain" in said[4] and "FULL" not in said[4]
-        assert "FULL" in said[5] and "bold" not in said[5]
-        assert "FULL" in said[6]
+        assert "\\033[1mbold" in said[1] and "there is no alternate screen" in said[2] and "bold plain" in said[2]
+        assert "FULL" in said[3] and "bold plain" in said[4] and "FULL" not in said[4]
+        assert "FULL" in said[5] and "bold" not in said[5] and "FULL" in said[6]
 
 
 async def test_a_credential_is_not_hidden_by_colours(tmp_path: Path) -> None:

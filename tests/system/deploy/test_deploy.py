@@ -74,8 +74,7 @@ def test_compose_is_valid(tmp_path: Path) -> None:
         assert {name for name, _ in map(volume, service["volumes"]) if not name.startswith("./")} <= set(
             COMPOSE["volumes"]
         )
-        assert set(service["secrets"]) <= set(COMPOSE["secrets"])
-        assert service["healthcheck"]
+        assert set(service["secrets"]) <= set(COMPOSE["secrets"]) and service["healthcheck"]
 
 
 def volume(text: str) -> tuple[str, str]:
@@ -178,8 +177,7 @@ def test_every_option_and_every_variable_there_is_exists() -> None:
     for state, config in (
         (mounts["state"], f"{mounts['config']}/config.toml"), (composed["state"], composed["./config.toml"]),
     ):  # fmt: skip
-        assert Path(state_dir(image)).parent == Path(state)
-        assert config_file(image) == config
+        assert Path(state_dir(image)).parent == Path(state) and config_file(image) == config
     (token_file,) = [each.partition("=")[2] for each in AGENT["args"] if each.startswith("--token-file")]
     assert str(Path(token_file).parent) == mounts["tokens"]
 
@@ -203,8 +201,7 @@ def test_nothing_runs_as_root_or_can_become_it() -> None:
 
 
 def test_the_server_has_the_time_that_it_needs_to_stop() -> None:
-    pause = int(AGENT["lifecycle"]["preStop"]["exec"]["command"][-1])
-    assert POD["terminationGracePeriodSeconds"] >= pause + STOPPING
+    assert POD["terminationGracePeriodSeconds"] >= int(AGENT["lifecycle"]["preStop"]["exec"]["command"][-1]) + STOPPING
     assert int(SERVICE["stop_grace_period"].removesuffix("s")) >= STOPPING
     probe = AGENT["livenessProbe"]
     assert probe["periodSeconds"] * probe.get("failureThreshold", 3) >= STOPPING, "it says 503 while it stops"
@@ -214,8 +211,7 @@ def test_what_the_image_is_made_of_is_there_and_not_ignored() -> None:
     text = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
     whole = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     project, build = whole["project"], whole["tool"]["hatch"]["build"]
-    extras = re.findall(r"--extra (\S+)", text)
-    assert {"serve", "postgres"} <= set(extras) <= set(project["optional-dependencies"])
+    assert {"serve", "postgres"} <= set(re.findall(r"--extra (\S+)", text)) <= set(project["optional-dependencies"])
     copied = [name for line in re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.MULTILINE) for name in line.split()]
     assert len(copied) > 4 and all((ROOT / name).exists() for name in copied)
     rules = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()

@@ -34,8 +34,7 @@ async def test_a_file_is_read_edited_and_read_again(file, tmp_path):
         assert (talk.project / "a.txt").read_text() == TEXT.replace("two", "zwei")
         part, whole, _, after = talk.results(4)
         assert "two" in part and "three" in part and "one" not in part and "four" not in part
-        assert "one" in whole and "four" in whole
-        assert "zwei" in after and "two" not in after
+        assert "one" in whole and "four" in whole and "zwei" in after and "two" not in after
         changed = talk.editor.tool_calls()
         assert [call.status for call in changed.values()] == ["completed"] * 4
         diff = next(item for call in changed.values() if call.kind == "edit" for item in call.content)
@@ -59,8 +58,7 @@ async def test_new_folders_missing_files_and_a_folder_beside_the_project(file, t
         assert "none.txt does not exist" in missing
         assert "from beside" in other
         assert (talk.project / "new/deep/b.txt").read_text() == "äöü 🎈\n"
-        assert (talk.project / "other/empty.txt").read_text() == ""
-        assert not (talk.project / "none.txt").exists()
+        assert (talk.project / "other/empty.txt").read_text() == "" and not (talk.project / "none.txt").exists()
         states = [call.status for call in talk.editor.tool_calls().values()]
         assert states == ["failed", "completed", "completed", "completed"]
         clean(talk)
@@ -79,8 +77,7 @@ async def test_line_ends_and_what_is_no_utf_8_are_not_lost(file, tmp_path):
         await talk.editor.prompt("go")
         assert (talk.project / "latin.txt").read_bytes() == latin.replace(b"two", b"zwei")
         assert (talk.project / "dos.txt").read_bytes() == b"one\r\nzwei\r\n"
-        states = [call.status for call in talk.editor.tool_calls().values()]
-        assert states == ["completed"] * 4
+        assert [call.status for call in talk.editor.tool_calls().values()] == ["completed"] * 4
         clean(talk)
 
 
@@ -112,8 +109,7 @@ async def test_a_cancelled_command_is_killed_and_the_next_prompt_works(file, tmp
         talk.editor.cancel()
         assert (await turn.response()).stop_reason == "cancelled"
         await until_gone(int(pid))
-        assert (await talk.editor.prompt("again")).stop_reason == "end_turn"
-        assert "back" in talk.results(3)[-1]
+        assert (await talk.editor.prompt("again")).stop_reason == "end_turn" and "back" in talk.results(3)[-1]
         clean(talk)
 
 
@@ -127,10 +123,8 @@ async def test_what_is_rejected_is_not_done(file, tmp_path):
     script = [asks(READ, EDIT), asks(bash("touch made")), "done"]
     async with talking(file, tmp_path, script, otherwise=reject_once) as talk:
         (talk.project / "a.txt").write_text(TEXT)
-        assert (await talk.editor.prompt("go")).stop_reason == "end_turn"
-        assert len(talk.editor.permission_requests) == 2
-        assert (talk.project / "a.txt").read_text() == TEXT
-        assert not (talk.project / "made").exists()
+        assert (await talk.editor.prompt("go")).stop_reason == "end_turn" and len(talk.editor.permission_requests) == 2
+        assert (talk.project / "a.txt").read_text() == TEXT and not (talk.project / "made").exists()
         assert all("not allow" in result for result in talk.results(3)[1:])
         assert not talk.asked("fs/write_text_file") and not talk.asked("terminal/create")
         clean(talk)
@@ -140,8 +134,7 @@ async def test_what_is_rejected_is_not_done(file, tmp_path):
 async def test_a_plan_is_seen_and_a_question_is_answered(file, tmp_path):
     steps = [{"content": "Look around", "status": "in_progress"}, {"content": "Mend it", "status": "pending"}]
     question = Call("ask_user", {"question": "Which colour?", "choices": ["red", "green"]})
-    script = [asks(Call("plan", {"entries": steps})), asks(question), "done"]
-    async with talking(file, tmp_path, script) as talk:
+    async with talking(file, tmp_path, [asks(Call("plan", {"entries": steps})), asks(question), "done"]) as talk:
         assert (await talk.editor.prompt("go")).stop_reason == "end_turn"
         shown, asked = talk.editor.tool_calls().values()
         plan = rendering_plan(talk.said.client_capabilities, talk.said.client_info)
@@ -168,8 +161,7 @@ async def test_a_mention_reaches_the_model_and_the_status_tells_what_the_client_
         status = talk.editor.text()
         plan = rendering_plan(talk.said.client_capabilities, talk.said.client_info)
         assert f"The editor ({talk.name}) offers: reading buffers" in status
-        assert ("writing buffers" in status) == plan.writes_files
-        assert ("terminals" in status) == plan.terminals
+        assert ("writing buffers" in status) == plan.writes_files and ("terminals" in status) == plan.terminals
         assert all(words in status for words in plan.corrected)
         assert len(talk.model.requests) == 1
         clean(talk)
@@ -187,10 +179,8 @@ async def test_a_session_goes_on_in_a_second_process(file, tmp_path):
         replayed = talk.editor.updates[session]
         assert [item.content.text for item in replayed if isinstance(item, UserMessageChunk)] == ["change it"]
         assert "".join(item.content.text for item in replayed if isinstance(item, AgentMessageChunk)) == "All done."
-        again = talk.editor.tool_calls()
-        assert [(call.title, call.status) for call in again.values()] == [
+        assert [(call.title, call.status) for call in talk.editor.tool_calls().values()] == [
             (call.title, call.status) for call in before.values()
         ]
-        assert (await talk.editor.prompt("what did you do?")).stop_reason == "end_turn"
-        assert len(talk.results(1)) == 2
+        assert (await talk.editor.prompt("what did you do?")).stop_reason == "end_turn" and len(talk.results(1)) == 2
         clean(talk)

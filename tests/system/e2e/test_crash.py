@@ -51,8 +51,7 @@ async def test_what_was_told_is_there_after_a_kill(tmp_path, round_):
         calls = editor.tool_calls(session_id=session_id)
     async with spawned(tmp_path, ["and on"]) as (editor, model):
         await editor.load_session(session_id, tmp_path / "project")
-        again = editor.text()
-        assert again.startswith(told)
+        assert editor.text().startswith(told)
         replayed = editor.tool_calls()
         assert list(replayed)[: len(calls)] == list(calls)
         for call_id, call in replayed.items():

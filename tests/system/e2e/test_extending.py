@@ -74,14 +74,12 @@ async def test_the_tool_in_ten_lines(tmp_path):
 async def test_the_provider(tmp_path):
     (tmp_path / "project").mkdir()
     async with FakeModel(["hello"]) as model:
-        text = SAMPLES["provider"].replace("https://models.example/v1", model.base_url)
-        put(tmp_path / "config.toml", text)
+        put(tmp_path / "config.toml", SAMPLES["provider"].replace("https://models.example/v1", model.base_url))
         none = dict.fromkeys(("OPENAI_BASE_URL", "OPENAI_MODEL"), "")
         more = {"ACP_CODER_CONFIG": str(tmp_path / "config.toml"), "MINE_KEY": "key-1", **none}
         assert "hello" in await prompt(tmp_path, "hi", "", **more)
         (request,) = model.requests
-        assert request.body["model"] == "large"
-        assert request.headers["authorization"] == "Bearer key-1"
+        assert request.body["model"] == "large" and request.headers["authorization"] == "Bearer key-1"
 
 
 async def test_the_place(tmp_path):
@@ -130,8 +128,7 @@ async def test_the_filter(tmp_path):
     async with FakeModel([call("bash", command="./build.sh"), "done"]) as model:
         await prompt(tmp_path, "go", model.base_url, "--mode", "auto")
         (said,) = results(model)
-        assert "built" in said
-        assert "compile" not in said
+        assert "built" in said and "compile" not in said
 
 
 async def test_the_front(tmp_path):
@@ -141,8 +138,7 @@ async def test_the_front(tmp_path):
         env = environ(tmp_path, model.base_url)
         env["PATH"] = f"{Path(COMMAND).parent}:{env['PATH']}"
         said = await run([sys.executable, str(tmp_path / "front.py"), "make it"], tmp_path / "project", env)
-    assert said.splitlines()[-1] == "end_turn"
-    assert "AgentMessageChunk: all done" in said
+    assert said.splitlines()[-1] == "end_turn" and "AgentMessageChunk: all done" in said
     assert (tmp_path / "project/made").exists()
 
 
@@ -152,8 +148,7 @@ SURFACE = ROOT / "tests/e2e/public_surface.json"
 def test_the_public_surface_is_what_it_was_and_imports_nothing_before_it_is_used():
     """A name that is taken away, or moves to another class of things, is another first number of API_VERSION."""
     found = {name: type(load(row)).__name__ for name, row in acp_agent.api.ROWS.items()}
-    kept = json.loads(SURFACE.read_text())
-    assert kept == {"version": list(acp_agent.api.API_VERSION), "names": found}
+    assert json.loads(SURFACE.read_text()) == {"version": list(acp_agent.api.API_VERSION), "names": found}
     program = "import sys, acp_agent.api; print(sorted(name for name in sys.modules if name.startswith('acp_agent')))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert eval(done.stdout) == ["acp_agent", "acp_agent.api", "acp_agent.lazy"]
@@ -182,9 +177,7 @@ async def test_a_package_of_others_adds_tools(tmp_path, installed):
     async with FakeModel(script) as model:
         await prompt(tmp_path, "go", model.base_url, "--mode", "ask", PYTHONPATH=str(installed))
         first, second, third, fourth = results(model)
-        assert first == "3"
-        assert "There is no text. Give some." in second
-        assert third == "longest"
+        assert first == "3" and "There is no text. Give some." in second and third == "longest"
         assert "outside this session's folders" in fourth
 
 

@@ -26,8 +26,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
 @asynccontextmanager
 async def far(server: SshServer, tmp_path: Path, script: Script, **more: str) -> AsyncIterator[FakeEditor]:
     """An editor with an agent behind ssh, whose pid is in the file `pid`."""
-    project = tmp_path / "project"
-    project.mkdir()
+    (tmp_path / "project").mkdir()
     async with FakeModel(script) as model:
         there = environ(tmp_path, model.base_url, OPENAI_API_KEY="sk-test", **more)
         variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in there.items())
@@ -60,14 +59,12 @@ async def test_the_editors_files_and_terminals_are_left_alone(server: SshServer,
         assert (await editor.prompt("go")).stop_reason == "end_turn"
         assert path.read_text() == "far\n"
         assert editor.files.buffers[path] == "of the editor's machine\n"
-        assert "far\n" in list(editor.tool_calls().values())[1].text()
-        assert not asked(editor) & OF_THE_EDITOR
+        assert "far\n" in list(editor.tool_calls().values())[1].text() and not asked(editor) & OF_THE_EDITOR
 
 
 async def test_it_has_to_be_told(server: SshServer, tmp_path: Path) -> None:
     """An editor may as well run on this machine, in a session by ssh."""
-    path = tmp_path / "project" / "a.txt"
-    async with far(server, tmp_path, work(path)) as editor:
+    async with far(server, tmp_path, work(tmp_path / "project" / "a.txt")) as editor:
         await editor.new_session(tmp_path / "project")
         await editor.client.set_session_mode(editor.session_id, "auto")
         await editor.prompt("go")

@@ -69,9 +69,7 @@ async def trial(tmp_path: Path, script: Script, **environ: str) -> dict[str, Any
             ran = await anyio.run_process(words, check=False, stderr=subprocess.STDOUT)
         assert ran.returncode == 0, ran.stdout.decode()[-3000:]
         requests = [request.body for request in model.requests]
-    out = place.project / ".out"
-    summary = json.loads(out.read_text())
-    return {**summary, "requests": requests, "solved": check_task(task, place)}
+    return {**json.loads((place.project / ".out").read_text()), "requests": requests, "solved": check_task(task, place)}
 
 
 async def test_a_task_goes_from_red_to_green_in_a_bare_container(tmp_path):
@@ -95,8 +93,7 @@ async def test_a_task_goes_from_red_to_green_in_a_bare_container(tmp_path):
     assert done["solved"], "\n---\n".join(results)
     assert "FAILED" in results[0] and "OK" in results[-2] and "pages.py:5:" in results[-1], results
     assert done["said"].endswith("Fixed: both tests pass.") and done["answer"]["stopReason"] == "end_turn"
-    assert done["chosen"] == "default/wanted-model"
-    assert {body["model"] for body in done["requests"]} == {"wanted-model"}
+    assert done["chosen"] == "default/wanted-model" and {body["model"] for body in done["requests"]} == {"wanted-model"}
     assert any("good" in tool["function"]["name"] for tool in done["requests"][-1]["tools"]), "the MCP server's tools"
     counts = done["answer"]["usage"]
     assert (counts["inputTokens"], counts["outputTokens"], counts["cachedReadTokens"]) == (5_000, 100, 3_000)

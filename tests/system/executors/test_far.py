@@ -132,8 +132,7 @@ async def test_a_command_goes_on_while_the_link_is_lost(server: ssh_server.SshSe
             assert executor.link.lost_at is not None
         (tmp_path / "file").write_text("text")
         assert await executor.read_text(tmp_path / "file") == "text"
-        assert await process.wait() == ExitStatus(0)
-        assert process.stdout == "done\n"
+        assert await process.wait() == ExitStatus(0) and process.stdout == "done\n"
         await process.close()
 
 
@@ -142,8 +141,7 @@ async def test_a_link_that_is_silent_has_ended(server: ssh_server.SshServer, tmp
         assert (await run(executor, "echo one", tmp_path)).stdout == "one\n"
         (stalled,) = clients(executor)
         os.kill(stalled, signal.SIGSTOP)
-        assert (await run(executor, "echo two", tmp_path)).stdout == "two\n"
-        assert clients(executor) != [stalled]
+        assert (await run(executor, "echo two", tmp_path)).stdout == "two\n" and clients(executor) != [stalled]
         assert executor.link.losses >= 1
 
 
@@ -154,8 +152,7 @@ async def test_what_runs_ends_when_the_agent_is_silent(server: ssh_server.SshSer
         pid = int(await until_exists(tmp_path / "pid"))
         with not_reached(server, executor):
             await until_dead(pid)
-            assert await process.wait() == ExitStatus()
-            assert "was lost" in process.remark
+            assert await process.wait() == ExitStatus() and "was lost" in process.remark
             with pytest.raises(ExecutorError, match="host far: the connection was lost"):
                 await executor.read_text(tmp_path / "pid")
         assert not sleeping(OURS)
@@ -284,8 +281,7 @@ async def test_one_that_is_closed_while_it_is_reached_leaves_nothing(server: ssh
     link = FarLink(Closing("far", os.environ, arguments=("-F", str(server.config))), owner(), is_left, 60.0)
     with anyio.fail_after(60), pytest.raises(ExecutorError, match="the session was closed"):
         await anyio.to_thread.run_sync(link.ready)
-    assert link._socket
-    assert not Path(link._socket).parent.exists()
+    assert link._socket and not Path(link._socket).parent.exists()
 
 
 async def test_who_is_out_of_reach_is_one_sentence_and_nothing_runs_here(server: ssh_server.SshServer, tmp_path: Path):
@@ -376,8 +372,7 @@ async def test_a_host_that_never_stops_talking_is_not_listened_to(tmp_path: Path
 
 def test_what_is_sent_runs_with_the_oldest_python_that_is_promised_and_nothing_else(tmp_path: Path) -> None:
     for module in (*SENT, *WALLS_SENT, "acp_agent.executors.search_worker"):
-        text = (ROOT / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
-        ast.parse(text, feature_version=LEAST_PYTHON)
+        ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8"), feature_version=LEAST_PYTHON)
     argv = [sys.executable, "-I", "-S", "-c", BOOT]
     done = subprocess.run(argv, input=program("about"), capture_output=True, cwd=tmp_path, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -390,8 +385,7 @@ async def test_no_value_is_on_a_command_line(server: ssh_server.SshServer, tmp_p
             "cat /proc/*/cmdline | tr '\\0' ' ' > seen; echo $TOKEN", tmp_path, env={"TOKEN": "tan-ge-rine"}
         )
         process = await executor.run(command)
-        assert await process.wait() == ExitStatus(0)
-        assert process.stdout == "tan-ge-rine\n"
+        assert await process.wait() == ExitStatus(0) and process.stdout == "tan-ge-rine\n"
         assert "tan-ge-rine" not in (tmp_path / "seen").read_text(errors="replace")
         await process.close()
 

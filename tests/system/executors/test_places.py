@@ -99,10 +99,8 @@ async def test_a_container_of_ours_has_the_folders_the_user_and_nothing_else(tmp
     other.mkdir()
     async with place(containers.from_image(), work) as (executor, _):
         script = "id -u; grep CapEff /proc/self/status; ls /sys/class/net; [ -e ../other ] || echo new >made; pwd"
-        ended = await run(executor, script, work)
-        assert ended.stdout == f"{os.getuid()}\nCapEff:\t0000000000000000\nlo\n{work}\n"
-        assert (work / "made").read_text() == "new\n"
-        assert (work / "made").stat().st_uid == os.getuid()
+        assert (await run(executor, script, work)).stdout == f"{os.getuid()}\nCapEff:\t0000000000000000\nlo\n{work}\n"
+        assert (work / "made").read_text() == "new\n" and (work / "made").stat().st_uid == os.getuid()
         mine = [name for name in containers.names() if name.startswith("acp-coder-session-")]
         labels = [
             containers.podman("inspect", "--format", f'{{{{index .Config.Labels "{SESSION}"}}}}', name) for name in mine
@@ -125,10 +123,8 @@ async def test_what_is_hidden_is_empty_there_and_what_is_protected_cannot_be_wri
     )
     async with place(containers.from_image(), tmp_path, walls=walls) as (executor, made):
         script = "cat .env odd*; ls keys; echo x >.git/hooks/pre-commit || echo refused; echo y >file"
-        ended = await run(executor, script, tmp_path)
-        assert ended.stdout == "refused\n"
-        assert list((tmp_path / ".git" / "hooks").iterdir()) == []
-        assert (tmp_path / "file").read_text() == "y\n"
+        assert (await run(executor, script, tmp_path)).stdout == "refused\n"
+        assert list((tmp_path / ".git" / "hooks").iterdir()) == [] and (tmp_path / "file").read_text() == "y\n"
         assert any("3 and 2 paths" in line for line in await made.lines())
 
 
@@ -196,8 +192,7 @@ async def test_what_a_worktree_has_elsewhere_is_there(tmp_path: Path) -> None:
             f"cat {common}/config; echo x >{common}/config || echo kept; echo x >{common}/objects/new; "
             f"echo x >{folder}/HEAD; echo x >{folder}/gitdir || echo kept"
         )
-        ended = await run(executor, script, work)
-        assert ended.stdout == "[core]\nkept\nkept\n"
+        assert (await run(executor, script, work)).stdout == "[core]\nkept\nkept\n"
         assert (common / "objects" / "new").exists()
         assert (folder / "HEAD").exists()
 
@@ -242,9 +237,7 @@ async def test_the_end_of_a_session_ends_its_commands_in_a_running_container_and
         await run(executor, "sleep 7011 >/dev/null 2>&1 & setsid sleep 7012 & :", tmp_path)
         await until_asleep(name, 7010, 7011, 7012)
         scratch = (await made.ready()).scratch
-    assert sleeping(name, 7010)
-    assert not sleeping(name, 7011)
-    assert not sleeping(name, 7012)
+    assert sleeping(name, 7010) and not sleeping(name, 7011) and not sleeping(name, 7012)
     assert name in containers.names()
     assert containers.podman("exec", name, "sh", "-c", f"ls -d {scratch}", check=False) == ""
 
@@ -359,8 +352,7 @@ async def test_that_a_folder_is_read_only_in_a_running_container_is_said(tmp_pat
     other.mkdir()
     with started(other, containers.WITH_BASH, "--volume", f"{work}:{work}:ro") as name:
         async with place(PlaceConfig(container=name), work, other) as (executor, made):
-            ended = await run(executor, "echo x >ran || echo refused", work)
-            assert ended.stdout == "refused\n"
+            assert (await run(executor, "echo x >ran || echo refused", work)).stdout == "refused\n"
             said = [line for line in await made.lines() if "read-only" in line]
             assert said == [f"Commands there cannot write to {work}: it is mounted read-only."]
 
@@ -383,8 +375,7 @@ async def test_a_running_container_that_dies_is_not_replaced(tmp_path: Path) -> 
     async with place(PlaceConfig(container=name), tmp_path) as (executor, _):
         await run(executor, "true", tmp_path)
         containers.remove(name)
-        ended = await run(executor, "echo x >ran", tmp_path)
-        assert ended.status == ExitStatus()
+        assert (await run(executor, "echo x >ran", tmp_path)).status == ExitStatus()
         with pytest.raises(ExecutorError, match="has no container"):
             await executor.run(Command("echo x >ran", tmp_path))
         assert not (tmp_path / "ran").exists()
@@ -422,10 +413,8 @@ async def test_no_value_is_on_a_command_line_and_only_named_variables_get_there(
             except OSError:
                 continue
         (tmp_path / "go").touch()
-        ended = await collect(process)
-        assert ended.stdout == "value-of-c\n"
-        assert b"echo x >ready" in seen
-        assert b"value-of-" not in seen
+        assert (await collect(process)).stdout == "value-of-c\n"
+        assert b"echo x >ready" in seen and b"value-of-" not in seen
 
 
 async def test_a_nul_is_refused_in_words(tmp_path: Path) -> None:
@@ -468,8 +457,7 @@ async def test_docker_and_nerdctl_are_asked_in_their_words(name: str, rootless: 
     user = "0:0" if rootless else f"{os.getuid()}:{os.getgid()}"  # There, root is the user here.
     assert asked.pop(0) == "info --format {{json .SecurityOptions}}"
     assert asked[:2] == ["ps --all --quiet --filter label=acp-coder.owner", "inspect --type image -- img"]
-    begun = asked[2].replace(made.mark, "MARK").replace(owner(), "OWNER").replace(ours, "NAME")
-    assert begun == (
+    assert asked[2].replace(made.mark, "MARK").replace(owner(), "OWNER").replace(ours, "NAME") == (
         "run --detach --rm --init --pull never --name NAME --label acp-coder.session=session-1 "
         f"--label acp-coder.owner=OWNER --user {user} --security-opt no-new-privileges --cap-drop all "
         f"--network net-1 --mount type=bind,source={work},target={work} --entrypoint sh -- img -c "
@@ -482,8 +470,7 @@ async def test_docker_and_nerdctl_are_asked_in_their_words(name: str, rootless: 
 @pytest.mark.parametrize("user", ["", "app"])
 def test_the_inside_of_a_container_is_reached_in_the_words_of_docker(user: str, tmp_path: Path) -> None:
     program = stub(tmp_path, "docker")
-    config = PlaceConfig(container="web-1", root="/app", user=user, engine=str(program))
-    way = Inside("web", config, os.environ, ())
+    way = Inside("web", PlaceConfig(container="web-1", root="/app", user=user, engine=str(program)), os.environ, ())
     assert (way.words, way.where) == ("container web", "in container web")
     assert way.identity == ("container web (web-1) as app:/app" if user else "container web (web-1):/app")
     named = ("--user", user) if user else ()

@@ -164,19 +164,17 @@ async def test_what_changes_something_is_done_once_however_often_the_link_is_los
         try:
             for number in range(40):
                 name, text = tmp_path / f"f{number}", f"{number}" * (1 + number * 1000)
-                unsure = "whether it was done is not known"
                 try:
                     await executor.write_text(name, text)
                     await executor.move(name, tmp_path / f"g{number}", overwrite=False, max_entries=9)
                 except ExecutorError as error:
-                    assert unsure in str(error)
+                    assert "whether it was done is not known" in str(error)
                     continue
                 assert (tmp_path / f"g{number}").read_text() == text
         finally:
             over_there.set()
             await anyio.to_thread.run_sync(thread.join)
-        done = [name for name in os.listdir(tmp_path) if name.startswith("g")]
-        assert len(done) > 20
+        assert len([name for name in os.listdir(tmp_path) if name.startswith("g")]) > 20
         assert executor.link.losses > 3
 
 
@@ -311,8 +309,7 @@ async def test_lines_are_found_again_whatever_their_encoding(shell: tuple[str, .
         there = await executor.ready()
         executor.link.there = msgspec.structs.replace(there, programs={**there.programs, "rg": ""})
         found = await executor.grep(GrepQuery("zweite .* ü", tmp_path, True, 10, 20.0))
-        assert [(match.path.name, match.line) for match in found.matches] == [("mark", 2), ("utf8", 2)]
-        assert found.note
+        assert [(match.path.name, match.line) for match in found.matches] == [("mark", 2), ("utf8", 2)] and found.note
 
 
 async def test_what_does_not_fit_over_there_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,12 +115,10 @@ async def test_nothing_is_left_when_it_is_killed(tmp_path: Path, backend: str) -
         async with on(at, script) as it:
             job = int(await until_exists(at.folder / "job"))
         if backend == "container":
-            ended = await run(at.executor, f"kill -0 {job} 2>/dev/null || echo gone", at.folder)
-            assert ended.stdout == "gone\n"
+            assert (await run(at.executor, f"kill -0 {job} 2>/dev/null || echo gone", at.folder)).stdout == "gone\n"
         else:
             await at.until_dead(job)
-        assert it.process.stdout is not None
-        assert it.process.remark == ""
+        assert it.process.stdout is not None and it.process.remark == ""
     assert backend != "local" or open_descriptors() == before
 
 
@@ -135,8 +133,7 @@ async def test_in_a_place_it_has_the_folder_and_the_variables(tmp_path: Path, ba
         async with on(at, script, **about) as it:
             await it.until(at.folder.name)
             assert "mango tange rine-xterm-256color . /dev/" in it.terminal.text()
-            listed = await anyio.run_process(["ps", "-eo", "args"])
-            assert b"tange rine" not in listed.stdout
+            assert b"tange rine" not in (await anyio.run_process(["ps", "-eo", "args"])).stdout
             assert not it.terminal.foreground().prompts
             await it.type("yes\r")
             await it.until("got yes")
@@ -180,8 +177,7 @@ def test_rows_are_those_of_a_terminal_and_no_character_hides_others() -> None:
     screen.add(b"".join(b"%d\r\n" % number for number in range(5)) + b"0123456789abc\r\x1b[1mbold\x1b[0m  \r\n")
     assert screen.rows() == (["3", "4", "0123456789", "bold"], 2)
     assert screen.rows(join=True) == (["3", "4", "0123456789bold"], 2)
-    assert screen.rows(keep_spaces=True)[0][3] == "bold      "
-    assert screen.lost_lines == 3
+    assert screen.rows(keep_spaces=True)[0][3] == "bold      " and screen.lost_lines == 3
     screen = Screen(40, 5, 3, lambda data: None)
     screen.add("\u26a0\ufe0f warning: a\u200bb\r\n".encode())
     assert screen.text() == "\u26a0 warning: ab\n"

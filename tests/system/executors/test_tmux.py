@@ -66,8 +66,7 @@ async def test_all_that_is_printed_comes_up_to_the_end(tmp_path: Path) -> None:
     async with server(tmp_path) as tmux:
         for number in range(5):
             process = await started(tmux, f"seq 30000; printf last; exit {number}", tmp_path)
-            assert await ended(process) == number
-            assert process.combined.endswith("30000\nlast\n")
+            assert await ended(process) == number and process.combined.endswith("30000\nlast\n")
             await process.close()
     await until_gone(tmux.socket)
 
@@ -103,8 +102,7 @@ async def test_a_server_that_ended_is_started_again(tmp_path: Path) -> None:
         await tmux.ready(SIZE)
         tmux.ask("kill-server")
         process = await started(tmux, "echo again", tmp_path)
-        assert await ended(process) == 0
-        assert process.combined == "again\n"
+        assert await ended(process) == 0 and process.combined == "again\n"
         await process.close()
 
 
@@ -135,8 +133,7 @@ anyio.run(main)
 
 async def test_nothing_is_left_of_an_agent_that_was_killed(tmp_path: Path) -> None:
     agent = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE)
-    assert agent.stdout is not None
-    assert agent.stdout.readline() == b"ready\n"
+    assert agent.stdout is not None and agent.stdout.readline() == b"ready\n"
     program = int((tmp_path / "pid").read_text())
     agent.send_signal(signal.SIGKILL)
     agent.wait()
@@ -150,13 +147,11 @@ async def test_marks_of_others_and_halves_of_marks_are_output(tmp_path: Path) ->
         run = await shell.run(
             Command(r"printf '\033]133;D;other;0;1;/\007x\033]133;C;'; sleep 0.1; printf 'y\n'", tmp_path)
         )
-        assert await ended(run) == 0
-        assert run.stdout == "\x1b]133;D;other;0;1;/\x07x\x1b]133;C;y\n"
+        assert await ended(run) == 0 and run.stdout == "\x1b]133;D;other;0;1;/\x07x\x1b]133;C;y\n"
         with pytest.raises(ExecutorError, match="takes for keys"):
             await shell.run(Command("echo \x1b[201~", tmp_path))
         large = await shell.run(Command("seq 200000", tmp_path, output_limit=10_000))
-        assert await ended(large) == 0
-        assert large.truncated and large.stdout.endswith("200000\n")
+        assert await ended(large) == 0 and large.truncated and large.stdout.endswith("200000\n")
         await shell.close()
         with pytest.raises(ExecutorError, match="its shell has ended"):
             await shell.run(Command("echo", tmp_path))
@@ -186,18 +181,15 @@ async def test_a_command_is_run_as_it_stands_whatever_ran_before(tmp_path: Path,
 
 async def test_a_program_that_knows_the_marks_is_typed_to_by_nobody(tmp_path: Path) -> None:
     """Nor is its folder believed where the system knows the shell's."""
-    forged = r"printf '\033]133;D;%s;0;1;/home\007\033]133;B;%s\007' $1 $1; exec cat >got"
-    (tmp_path / "forge.sh").write_text(forged)
+    (tmp_path / "forge.sh").write_text(r"printf '\033]133;D;%s;0;1;/home\007\033]133;B;%s\007' $1 $1; exec cat >got")
     async with shared(tmp_path) as shell:
-        run = await shell.run(Command("sh forge.sh abc", tmp_path))
-        assert await ended(run) == 0
+        assert await ended(await shell.run(Command("sh forge.sh abc", tmp_path))) == 0
         await until((tmp_path / "got").exists)  # It is made just before sh becomes cat.
         with pytest.raises(ExecutorError, match="(cat|sh) runs in it"):
             await shell.run(Command("echo secret", tmp_path))
         await shell.terminal.type(b"\x03")
         await until(lambda: not shell.busy)
-        assert await ended(await shell.run(Command("PWD=/home", tmp_path))) == 0
-        assert shell.folder == tmp_path
+        assert await ended(await shell.run(Command("PWD=/home", tmp_path))) == 0 and shell.folder == tmp_path
         assert (tmp_path / "got").read_text() == ""
         await ended(await shell.run(Command("readonly __run=1", tmp_path)))
         assert await ended(await shell.run(Command("echo", tmp_path))) is None

@@ -32,8 +32,7 @@ async def test_a_question_is_cancelled_told_or_not_asked_by_its_mode(tmp_path):
         assert not (client.project / "made").exists()
     async with served(tmp_path, [bash("touch made"), "I could not."]) as (client, _):
         said, failed = await client.call("prompt", text="go")
-        assert not failed
-        assert "Not allowed, since nobody could be asked: touch made" in said
+        assert not failed and "Not allowed, since nobody could be asked: touch made" in said
         assert not (client.project / "made").exists()
     async with served(tmp_path, [bash("touch made"), "Done."], "--mode", "auto") as (client, _):
         await client.call("prompt", text="go")
@@ -47,8 +46,7 @@ async def test_no_session_of_another_folder_goes_on_and_one_of_its_own_only_in_i
         secret = (await client.call("prompt", text="go", folder=str(other)))[0].rpartition("Session: ")[2]
     async with served(tmp_path, ["Two."], "--mode", "auto") as (client, _):
         said, failed = await client.call("prompt", text="go on", session=secret)
-        assert failed
-        assert f"There is no session {secret} in {client.project}." in said
+        assert failed and f"There is no session {secret} in {client.project}." in said
         own = (await client.call("prompt", text="go"))[0].rpartition("Session: ")[2]
     async with served(tmp_path, [bash("touch made"), "I could not."], "--mode", "ask") as (client, _):
         said, failed = await client.call("prompt", text="go on", session=own)
@@ -60,8 +58,7 @@ async def test_commands_for_the_agents_own_user_are_not_those_of_its_client(tmp_
     async with served(tmp_path, ["Hi."], "--mode", "ask") as (client, _):
         for text in ("/mode auto", "/trust", "/trust yes 0123456789ab", "/approve 1", "/undo"):
             said, failed = await client.call("prompt", text=text)
-            assert failed
-            assert "is for the agent's own user" in said
+            assert failed and "is for the agent's own user" in said
         assert (await client.call("prompt", text="/unknown"))[0].startswith("Hi.")
 
 
@@ -72,8 +69,7 @@ async def test_what_cannot_be_is_said(tmp_path):
             ({"folder": str(client.project / "none")}, "is not an existing folder"), ({"session": "none"}, "none"),
         ):  # fmt: skip
             said, failed = await client.call("prompt", text="go", **arguments)
-            assert failed
-            assert words in said
+            assert failed and words in said
 
 
 async def test_a_call_that_is_cancelled_stops_the_turn(tmp_path):
@@ -88,8 +84,7 @@ async def test_a_call_that_is_cancelled_stops_the_turn(tmp_path):
 async def test_the_next_answer_has_nothing_of_a_call_that_was_cancelled(tmp_path):
     """Its command ends only when it is killed, after the next prompt has come."""
     stubborn = "trap '' TERM INT HUP; touch began; while :; do read -t 60 < gate; done"
-    script = ["One.", bash(f"mkfifo gate; {stubborn}"), "Two."]
-    async with served(tmp_path, script, "--mode", "auto") as (client, _):
+    async with served(tmp_path, ["One.", bash(f"mkfifo gate; {stubborn}"), "Two."], "--mode", "auto") as (client, _):
         session = (await client.call("prompt", text="go"))[0].rpartition("Session: ")[2]
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.session.call_tool, "prompt", {"text": "go", "session": session})
@@ -100,11 +95,9 @@ async def test_the_next_answer_has_nothing_of_a_call_that_was_cancelled(tmp_path
 
 async def test_what_ends_in_the_background_of_an_earlier_task_is_no_call_of_this_one(tmp_path):
     waits = Call("bash", {"command": "until [ -e go ]; do sleep 0.01; done", "background": True})
-    goes = Call("bash", {"command": "touch go"})
-    script = model(asks(waits), "begun", asks(goes), output(wait=True), "done")
+    script = model(asks(waits), "begun", asks(Call("bash", {"command": "touch go"})), output(wait=True), "done")
     async with served(tmp_path, script, "--mode", "auto") as (client, _):
         first, _ = await client.call("prompt", text="begin")
         second, _ = await client.call("prompt", text="go on", session=first.rpartition("Session: ")[2])
         assert "exit_code=0" in str(client.model.requests[-1].body)
-        assert second.count("\n- ") == 2
-        assert "pending" not in second
+        assert second.count("\n- ") == 2 and "pending" not in second

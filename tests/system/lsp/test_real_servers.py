@@ -71,8 +71,7 @@ async def test_callers_that_an_edit_breaks_in_other_files_are_told(tmp_path: Pat
         user = kit.write("b.py", "from a import add\n\nprint(add(1))\n")
         await kit.servers.diagnostics([user, before])
         after = kit.write("a.py", "def add(a: int, b: int) -> int:\n    return a + b\n")
-        found = await kit.servers.new_errors(before, after)
-        ((path, item),) = found.errors
+        ((path, item),) = (await kit.servers.new_errors(before, after)).errors
         assert (path, item.range.start.line) == (user.path, 2)
         assert 'Argument missing for parameter "b"' in item.message
 
@@ -87,8 +86,7 @@ async def test_questions_about_python_are_answered(tmp_path: Path):
         assert places(await kit.servers.definition(two, at)) == [("one.py", 3)]
         assert sorted(places(await kit.servers.references(two, at))) == [("one.py", 3), ("two.py", 2)]
         hover = await kit.servers.hover(two, at)
-        assert hover is not None
-        assert "quack" in hover.contents.value
+        assert hover is not None and "quack" in hover.contents.value
         (symbol,) = await kit.servers.document_symbols(one)
         assert (symbol.name, symbol.kind, [child.name for child in symbol.children]) == ("Duck", 5, ["quack"])
         (found,) = await kit.servers.workspace_symbols("quack", one)
@@ -110,8 +108,7 @@ async def test_a_report_has_the_files_that_were_asked_for_and_who_answered(tmp_p
         report = await kit.servers.diagnostics(documents)
         assert sorted(report.sources) == ["basedpyright", "ruff"]
         assert counts(report.items) == {"a.py": True, "b.py": False}
-        sources = {item.source for each in report.items for item in each.diagnostics}
-        assert sources == {"basedpyright", "Ruff"}
+        assert {item.source for each in report.items for item in each.diagnostics} == {"basedpyright", "Ruff"}
         (trouble,) = report.trouble
         assert "c.txt" in trouble
 
@@ -174,8 +171,7 @@ async def test_questions_about_typescript_are_answered(tmp_path: Path):
         assert places(await kit.servers.definition(two, at)) == [("one.ts", 1)]
         assert sorted(places(await kit.servers.references(two, at))) == [("one.ts", 1), ("two.tsx", 2)]
         hover = await kit.servers.hover(two, at)
-        assert hover is not None
-        assert "Duck.quack(): string" in hover.contents.value
+        assert hover is not None and "Duck.quack(): string" in hover.contents.value
         (symbol,) = await kit.servers.document_symbols(one)
         assert (symbol.name, [child.name for child in symbol.children]) == ("Duck", ["quack"])
         assert [each.name for each in await kit.servers.workspace_symbols("quack")] == ["quack"]

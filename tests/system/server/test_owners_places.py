@@ -26,8 +26,7 @@ async def test_the_commands_of_two_owners_run_in_two_places_and_nowhere_else(tmp
     look = Call("bash", {"command": "echo the fruit: $FRUIT"})
     script = [part for _ in range(2) for part in (Answer(tool_calls=(look,)), Answer(text="ok"))]
     async with served(tmp_path, script, config=places()) as place:
-        other = place.identities.add("other")
-        for token, fruit in ((place.token, "papaya"), (other, "quince")):
+        for token, fruit in ((place.token, "papaya"), (place.identities.add("other"), "quince")):
             async with editor(place, token) as made:
                 session = await made.new_session(place.project)
                 assert "place" not in [option.id for option in session.config_options or ()]

@@ -67,8 +67,7 @@ async def test_without_a_link_the_page_asks_for_the_token_and_forgets_it_when_on
 
 
 async def test_output_is_shown_while_the_command_runs_and_stop_ends_it(tmp_path):
-    script = [bash(f"echo {word}; exec sleep 7072")[0] for word in ("begun", "again")]
-    async with visiting(tmp_path, script) as visit:
+    async with visiting(tmp_path, [bash(f"echo {word}; exec sleep 7072")[0] for word in ("begun", "again")]) as visit:
         await visit.begin()
         await visit.send("go")
         await expect(visit.page.get_by_role("region", name=re.compile("Output of"))).to_contain_text("begun")
@@ -83,8 +82,7 @@ async def test_output_is_shown_while_the_command_runs_and_stop_ends_it(tmp_path)
 
 
 def writes(content: str = "hello\nworld\n") -> list[Answer]:
-    call = Call("write", {"path": "greeting.txt", "content": content})
-    return [Answer(tool_calls=(call,)), Answer(text="Written.")]
+    return [Answer(tool_calls=(Call("write", {"path": "greeting.txt", "content": content}),)), Answer(text="Written.")]
 
 
 async def test_an_edit_is_asked_about_with_its_diff_and_a_click_allows_it(tmp_path):
@@ -189,8 +187,7 @@ async def test_sessions_are_listed_opened_closed_and_deleted(tmp_path):
         await visit.begin()
         await visit.send("two")
         await visit.says("Second.")
-        nav = visit.page.get_by_role("navigation", name="Sessions")
-        titles = nav.locator("li .title")
+        titles = visit.page.get_by_role("navigation", name="Sessions").locator("li .title")
         await expect(titles).to_have_text(["two"])
         await visit.button("Show older ones").click()
         await expect(titles).to_have_text(["two", "one"])
@@ -293,8 +290,7 @@ async def test_two_pages_share_a_session_and_a_question_is_answered_in_one_of_th
 
 
 async def test_who_may_only_approve_answers_and_stops_and_who_may_only_watch_does_neither(tmp_path):
-    script = [*bash("touch made", "Made it."), bash("exec sleep 60")[0]]
-    async with visiting(tmp_path, script, ASK) as visit:
+    async with visiting(tmp_path, [*bash("touch made", "Made it."), bash("exec sleep 60")[0]], ASK) as visit:
         await visit.begin()
         place = visit.place
         approves, watches = [
@@ -381,8 +377,7 @@ async def fits(visit: Visit) -> None:
           return [document.scrollingElement.scrollWidth, small.map((one) => one.outerHTML.slice(0, 120))];
         }"""
     )
-    assert wide <= PHONE["width"]
-    assert small == []
+    assert wide <= PHONE["width"] and small == []
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])

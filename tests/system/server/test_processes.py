@@ -51,8 +51,7 @@ async def test_a_session_is_loaded_prompted_and_cancelled_in_another_process(pos
     async with two(postgres, tmp_path, script) as (one, other), editor(one) as first, editor(other) as second:
         session = (await first.new_session(one.project)).session_id
         await first.prompt("go")
-        loaded = await second.load_session(session, one.project)
-        assert (loaded.meta or {})["turn"] == {"state": "idle"}
+        assert ((await second.load_session(session, one.project)).meta or {})["turn"] == {"state": "idle"}
         assert second.text() == "It is first."
         assert (await second.prompt("more")).stop_reason == "end_turn"
         for made in (first, second):
@@ -72,14 +71,12 @@ async def test_a_session_is_loaded_prompted_and_cancelled_in_another_process(pos
 
 
 async def test_a_question_goes_to_all_processes_and_the_first_answer_counts(postgres: PostgresServer, tmp_path: Path):
-    script = [asks(bash("touch made")), Answer(text="It is done.")]
     async with (
-        two(postgres, tmp_path, script, "") as (one, other),
+        two(postgres, tmp_path, [asks(bash("touch made")), Answer(text="It is done.")], "") as (one, other),
         editor(one, otherwise=never_answers) as first,
         editor(other) as second,
     ):
-        session = (await first.new_session(one.project)).session_id
-        await second.load_session(session, one.project)
+        await second.load_session((await first.new_session(one.project)).session_id, one.project)
         assert (await first.prompt("make it")).stop_reason == "end_turn"
         await first.wait_until(lambda: first.lines("from_agent", "$/cancel_request"))
         for made in (first, second):
@@ -95,8 +92,7 @@ async def test_a_process_that_stops_hands_its_sessions_over(postgres: PostgresSe
             await first.prompt("go")
             await second.load_session(session, one.project)
         one.stop.set()
-        assert (await second.prompt("more")).stop_reason == "end_turn"
-        assert second.text() == "It is first.It is second."
+        assert (await second.prompt("more")).stop_reason == "end_turn" and second.text() == "It is first.It is second."
         assert other.server.agent(one.identities.known()[0]).sessions.has(session)
         stored = [row["seq"] for row in await log_of(other, session)]
         assert places(second, session) == [seq for seq in stored if seq > stored[-1] - len(places(second, session))]
@@ -121,8 +117,7 @@ async def process_beside(place: Place, tmp_path: Path, *more: str) -> AsyncItera
 
 async def test_a_process_killed_in_a_turn_loses_nothing_and_begins_none_twice(postgres: PostgresServer, tmp_path: Path):
     """Who was connected by another process goes on without noticing more than the loss of the turn."""
-    command = f"echo once >>ran; {WAITS}"
-    script = [Answer(text="It begins. ", tool_calls=(bash(command),)), Answer(text="It goes on.")]
+    script = [Answer(text="It begins. ", tool_calls=(bash(f"echo once >>ran; {WAITS}"),)), Answer(text="It goes on.")]
     async with two(postgres, tmp_path, script) as (one, _), process_beside(one, tmp_path) as (dies, process):
         async with editor(dies, check=False) as first, editor(one, check=False) as second:
             session = (await first.new_session(one.project)).session_id
@@ -148,15 +143,13 @@ async def test_a_process_killed_in_a_turn_loses_nothing_and_begins_none_twice(po
 
 
 async def test_a_prompt_whose_process_dies_is_answered(postgres: PostgresServer, tmp_path: Path) -> None:
-    script = [asks(bash(WAITS)), Answer(text="It goes on.")]
     async with (
-        two(postgres, tmp_path, script) as (one, _),
+        two(postgres, tmp_path, [asks(bash(WAITS)), Answer(text="It goes on.")]) as (one, _),
         process_beside(one, tmp_path) as (dies, process),
         cut_off(dies, check=False) as first,
         editor(one, check=False) as second,
     ):
-        session = (await first.new_session(one.project)).session_id
-        await second.load_session(session, one.project)
+        await second.load_session((await first.new_session(one.project)).session_id, one.project)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(killed, process, one.project / "begun")
             with pytest.raises(PeerError, match="prompt again to go on"):
@@ -191,8 +184,7 @@ async def test_who_lost_the_lease_stops_and_its_clients_go_on_elsewhere(postgres
 
 
 async def test_who_only_looks_on_sees_what_another_process_begins(postgres: PostgresServer, tmp_path: Path) -> None:
-    script = [Answer(text="It is first."), Answer(text="It is second.")]
-    async with two(postgres, tmp_path, script) as (one, other):
+    async with two(postgres, tmp_path, [Answer(text="It is first."), Answer(text="It is second.")]) as (one, other):
         watches = one.identities.add("wall", owner="me", scope="watch")
         async with editor(one) as first:
             session = (await first.new_session(one.project)).session_id
@@ -221,9 +213,8 @@ async def test_a_session_of_another_process_is_deleted_if_nobody_uses_it(postgre
 
 
 async def test_workers_share_a_port_and_count_together(postgres: PostgresServer, tmp_path: Path) -> None:
-    script = [Answer(text="It is first."), Answer(text="It is second.")]
     async with (
-        two(postgres, tmp_path, script) as (one, _),
+        two(postgres, tmp_path, [Answer(text="It is first."), Answer(text="It is second.")]) as (one, _),
         process_beside(one, tmp_path, "--workers", "2") as (many, run),
     ):
         async with AsyncExitStack() as stack:
@@ -262,8 +253,7 @@ def test_a_worker_that_ends_is_replaced_and_all_end_with_the_first_process(tmp_p
         assert run.stdout is not None
         first, second = int(run.stdout.readline()), int(run.stdout.readline())
         os.kill(first, signal.SIGKILL)
-        third = int(run.stdout.readline())
-        assert third not in (first, second)
+        assert int(run.stdout.readline()) not in (first, second)
         run.kill()
         assert run.stdout.read() == b"", "nobody has it open any more"
 
@@ -281,5 +271,4 @@ def test_workers_that_cannot_begin_or_share_no_store_end_the_server(tmp_path: Pa
         [COMMAND, "serve", "--port", "0", "--workers", "2"], env=environ_for(tmp_path, "http://127.0.0.1:9"),
         capture_output=True, text=True, timeout=BOUND,
     )  # fmt: skip
-    assert ended.returncode == 2
-    assert "on PostgreSQL: set `store.url`" in ended.stderr
+    assert ended.returncode == 2 and "on PostgreSQL: set `store.url`" in ended.stderr

@@ -57,8 +57,7 @@ async def test_a_cancel_right_behind_its_prompt_counts(tmp_path: Path) -> None:
 async def test_clients_cannot_send_what_is_between_processes(postgres: PostgresServer, tmp_path: Path, scope: Any):
     async with two(postgres, tmp_path, [Answer(text="It is done.")]) as (one, other), editor(one) as first:
         session = (await first.new_session(one.project)).session_id
-        token = one.identities.add("another", owner="me", scope=scope)
-        async with editor(other, token, check=False) as second:
+        async with editor(other, one.identities.add("another", owner="me", scope=scope), check=False) as second:
             await second.load_session(session, one.project)
             for params in ({"sessionId": session, "seq": 1000}, {"sessionId": session, "seq": "x"}):
                 second.notify(LEFT, params)
@@ -178,8 +177,7 @@ async def test_a_stream_whose_link_breaks_ends_its_connection(postgres: Postgres
         two(postgres, tmp_path, ()) as (one, other),
         httpx2.AsyncClient(headers={"Authorization": f"Bearer {one.token}"}) as web,
     ):
-        begun = await web.post(f"{one.http}/acp", json=INITIALIZE)
-        named = {"Acp-Connection-Id": begun.headers["acp-connection-id"]}
+        named = {"Acp-Connection-Id": (await web.post(f"{one.http}/acp", json=INITIALIZE)).headers["acp-connection-id"]}
         async with web.stream("GET", f"{other.http}/acp", headers={**named, "Accept": "text/event-stream"}) as events:
             assert events.status_code == 200
             for link in tuple(other.server._links._links.values()):
@@ -278,9 +276,8 @@ async def test_who_is_second_is_relayed(postgres: PostgresServer, tmp_path: Path
 
 async def test_a_session_of_another_process_is_there_in_v2_too(postgres: PostgresServer, tmp_path: Path) -> None:
     script = ["It is one.", Answer(text=("It is", " two."), hang_after=1)]
-    config = '[agent]\nmode = "auto"\n[protocol]\nv2 = true\n'
     async with (
-        two(postgres, tmp_path, script, config) as (here, there),
+        two(postgres, tmp_path, script, '[agent]\nmode = "auto"\n[protocol]\nv2 = true\n') as (here, there),
         connected(there.url, there.token) as transport,
         editor(here) as old,
         anyio.create_task_group() as tasks,

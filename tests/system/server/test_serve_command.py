@@ -38,21 +38,18 @@ async def test_sessions_of_a_server_that_was_killed_are_there_at_once(tmp_path: 
                         await made.load_session(session, place.project)
                     else:
                         session = (await made.new_session(place.project)).session_id
-                    assert (await made.prompt("go")).stop_reason == "end_turn"
-                    assert f"It is {words}." in made.text()
+                    assert (await made.prompt("go")).stop_reason == "end_turn" and f"It is {words}." in made.text()
                     run.kill()
 
 
 def test_tokens_are_added_listed_and_revoked_and_kept_by_their_hash(tmp_path: Path) -> None:
     token = ran(tmp_path, "token", "add", "phone", "--folder", str(tmp_path)).stdout.strip()
     file = tmp_path / ".local/state/acp-coder/tokens.json"
-    assert token.startswith("acp_") and token not in file.read_text()
-    assert file.stat().st_mode & 0o777 == 0o600
+    assert token.startswith("acp_") and token not in file.read_text() and file.stat().st_mode & 0o777 == 0o600
     assert f"phone  may prompt  {tmp_path}  since 20" in ran(tmp_path, "token", "list").stdout
     assert "there is a token 'phone' already" in ran(tmp_path, "token", "add", "phone").stderr
     assert "there is no token 'x'; there are: phone" in ran(tmp_path, "token", "revoke", "x").stderr
-    assert ran(tmp_path, "token", "revoke", "phone").returncode == 0
-    assert ran(tmp_path, "token", "list").stdout == ""
+    assert ran(tmp_path, "token", "revoke", "phone").returncode == 0 and ran(tmp_path, "token", "list").stdout == ""
     for wrong, words in (
         (("token", "add", "../up"), "is no name for a token"),
         (("token", "add"), "whose? `acp-coder serve token add NAME`"),
@@ -82,14 +79,12 @@ async def test_the_first_start_makes_a_token_and_the_next_ones_do_not(tmp_path: 
                 lines.append(await anyio.to_thread.run_sync(run.stdout.readline))
             said.append(lines)
             url = lines[-1].split()[-1]
-            token = said[0][0].split(": ")[-1].strip()
-            async with connected(url, token) as transport, FakeEditor(transport) as made:
+            async with connected(url, said[0][0].split(": ")[-1].strip()) as transport, FakeEditor(transport) as made:
                 await made.start()
                 assert (await made.request("session/list", {}))["sessions"] == []
             run.terminate()
             assert await anyio.to_thread.run_sync(run.wait) == 0
-    assert [len(lines) for lines in said] == [2, 1]
-    assert "Token 'first', shown only now: acp_" in said[0][0]
+    assert [len(lines) for lines in said] == [2, 1] and "Token 'first', shown only now: acp_" in said[0][0]
 
 
 def test_with_a_certificate_it_is_tls(tmp_path: Path) -> None:

@@ -107,8 +107,7 @@ def test_a_connection_that_is_lost_within_a_transaction_loses_all_of_it(postgres
         end_connections(postgres)
         db.change("UPDATE sessions SET mode = 'half' WHERE id = ?", "s")
     found = store.get("s")
-    assert found is not None
-    assert found.title is None
+    assert found is not None and found.title is None
 
 
 MOMENTS = ["BEGIN", "statement", "statement done", "COMMIT", "COMMIT done"]
@@ -217,8 +216,7 @@ def test_owners_do_not_see_each_other_and_names_are_never_sql(postgres: Postgres
         store.create(SessionRecord("same", f"/{number}"))
     for number, store in enumerate(stores):
         found = store.get("same")
-        assert found is not None
-        assert found.cwd == f"/{number}"
+        assert found is not None and found.cwd == f"/{number}"
         store.close()
 
 
@@ -260,8 +258,7 @@ def test_a_schema_of_another_program_is_left_as_it_is(postgres: PostgresServer, 
 
 
 def test_no_password_is_shown(postgres: PostgresServer, schema: str) -> None:
-    url = postgres.url().replace("acp@", "acp:hunter2@")
-    with closing(postgres_store(url, schema)) as store:
+    with closing(postgres_store(postgres.url().replace("acp@", "acp:hunter2@"), schema)) as store:
         assert "hunter2" not in store.where and schema in store.where
         with pytest.raises(StoreError) as error:
             store._db.rows("SELECT 'hunter2' FROM nowhere")
@@ -278,8 +275,7 @@ def test_what_is_too_long_for_an_index_is_kept(store: SessionStore) -> None:
         store.remember("/p", "bash", f"bash = {long[:20_000]}", "allow")
         store.memories.store("/p", long[:20_000], long, "core")
         store.questions.answered("/p", "bash", [long[:20_000]], allowed=True)
-    assert len(store.permissions("/p")) == 1
-    assert [asked.allowed for asked in store.questions.counts("/p", 5)] == [2]
+    assert len(store.permissions("/p")) == 1 and [asked.allowed for asked in store.questions.counts("/p", 5)] == [2]
 
 
 async def test_what_another_process_tells_is_heard(postgres: PostgresServer, schema: str, store: SessionStore) -> None:

@@ -112,8 +112,7 @@ async def resolve(host: str, port: int):
 
 @asynccontextmanager
 async def browsing(tmp_path: Path, **changes: object) -> AsyncIterator[Bench]:
-    web = WebConfig(http_hosts=["site.test"], private_hosts=["site.test"])
-    client = GuardedClient(web, resolve=resolve)
+    client = GuardedClient(WebConfig(http_hosts=["site.test"], private_hosts=["site.test"]), resolve=resolve)
     browser = BrowserSession(client, msgspec.structs.replace(BrowserConfig(), **changes))
     async with bench(tmp_path) as tools, anyio.create_task_group() as tasks:
         tools.web.client, tools.web.browser = client, browser
@@ -129,17 +128,14 @@ def url(site: Site, path: str = "/") -> str:
 async def test_a_page_is_opened_read_clicked_and_typed_into(tmp_path, site):
     async with browsing(tmp_path) as tools:
         opened = await tools.call("browser", action="open", url=url(site))
-        assert "Title: Start" in opened.text
-        assert "made by a script" in opened.text
+        assert "Title: Start" in opened.text and "made by a script" in opened.text
         links = (await tools.call("browser", action="links")).text
-        assert f"- [Next page]({url(site, '/next')})" in links
-        assert "- [Elsewhere](https://example.com/x)" in links
+        assert f"- [Next page]({url(site, '/next')})" in links and "- [Elsewhere](https://example.com/x)" in links
         assert "Title: Clicked" in (await tools.call("browser", action="click", selector="text=Press")).text
         found = await tools.call("browser", action="type", selector="input[name=q]", text="acp\n")
         assert "asked for q=acp" in found.text
         shot = await tools.call("browser", action="screenshot")
-        assert isinstance(shot.parts[0], ImagePart)
-        assert shot.content[1].content.mime_type == "image/png"
+        assert isinstance(shot.parts[0], ImagePart) and shot.content[1].content.mime_type == "image/png"
         assert (await tools.call("browser", action="close")).text == "The browser is closed."
 
 
@@ -173,8 +169,7 @@ async def test_a_redirect_to_a_forbidden_place_is_refused(tmp_path, sites):
     site, secret = sites
     async with browsing(tmp_path) as tools:
         result = await tools.call("browser", action="open", url=url(site, "/away"))
-        assert result.failed
-        assert "refused" in result.text
+        assert result.failed and "refused" in result.text
         await tools.call("browser", action="open", url=url(site, "/frame-away"))
         assert "root:" not in (await tools.call("browser", action="text")).text
         assert secret.asked == []
@@ -185,8 +180,7 @@ async def test_errors_are_told_in_words_and_the_browser_goes_on(tmp_path, site):
         with pytest.raises(ToolError, match="No page is open"):
             await tools.call("browser", action="text")
         missing = await tools.call("browser", action="open", url=url(site, "/gone"))
-        assert missing.failed
-        assert "[HTTP status 404]" in missing.text
+        assert missing.failed and "[HTTP status 404]" in missing.text
         with pytest.raises(ToolError, match="browser action failed"):
             await tools.call("browser", action="click", selector="][")
         assert "Title: Start" in (await tools.call("browser", action="open", url=url(site))).text
@@ -217,10 +211,8 @@ def kill(marked: str) -> None:
 async def test_no_process_and_no_profile_is_left_behind(tmp_path, site, profiles):
     async with browsing(tmp_path) as tools:
         await tools.call("browser", action="open", url=url(site))
-        assert list(profiles.glob("acp-coder-browser-*"))
-        assert running(str(profiles))
-    assert not list(profiles.glob("acp-coder-browser-*"))
-    assert not running(str(profiles))
+        assert list(profiles.glob("acp-coder-browser-*")) and running(str(profiles))
+    assert not list(profiles.glob("acp-coder-browser-*")) and not running(str(profiles))
 
 
 async def test_what_a_call_touches_is_the_host_and_sending_is_more_than_looking(tmp_path):
@@ -271,8 +263,7 @@ async def test_a_start_that_fails_in_any_way_is_told_and_the_next_one_works(tmp_
 
 
 async def test_who_waits_for_a_browser_hears_that_the_session_ended():
-    client = GuardedClient(WebConfig())
-    browser = BrowserSession(client, BrowserConfig())
+    browser = BrowserSession(GuardedClient(WebConfig()), BrowserConfig())
     told: list[str] = []
 
     async def use() -> None:
@@ -357,6 +348,5 @@ async def test_profiles_of_processes_that_are_gone_are_removed(tmp_path, site, p
 def test_without_a_chromium_the_tool_says_what_to_do(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path))
-    assert find_chromium(BrowserConfig()) is None
-    assert "install one" in missing_browser(BrowserConfig())
+    assert find_chromium(BrowserConfig()) is None and "install one" in missing_browser(BrowserConfig())
     assert find_chromium(BrowserConfig(executable="/nowhere/chromium")) is None
