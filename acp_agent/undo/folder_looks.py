@@ -120,6 +120,8 @@ class FolderLooks:
         """Files that are not copied, and why."""
         self._own = _OwnWrites()
         self.begun = False
+        self.told = False
+        """Whether the user knows that folders are left out."""
 
     def absorb(self, entries: Iterable[tuple[Path, Entry]]) -> None:
         """What our own tools have made of these paths is no news. Does not wait."""
@@ -175,16 +177,21 @@ class FolderLooks:
         """Whether folders are left out."""
         return bool(self._beyond)
 
+    def beyond(self) -> str:
+        """The folders that are left out, and why."""
+        beyond = list(self._beyond)
+        why = f"more than {self._limits.entries} files and folders (`undo.max_entries`)"
+        return f"{named(sorted(beyond))}: {why}" if beyond else ""
+
     def uncovered(self) -> list[str]:
         """What commands may change without a way back, and why."""
         with self._lock:
             parts: list[tuple[list[str], str]] = [
-                (sorted(self._beyond), f"more than {self._limits.entries} files and folders (`undo.max_entries`)"),
                 (sorted([*self._pending, *self._unsure]), NOT_YET),
             ]
             for why in dict.fromkeys(self._unkept.values()):
                 parts.append((sorted(path for path in self._unkept if self._unkept[path] == why), why))
-        return [f"{named(paths)}: {why}" for paths, why in parts if paths]
+        return list(filter(None, [self.beyond(), *(f"{named(paths)}: {why}" for paths, why in parts if paths)]))
 
     def _scan(self, folders: Iterable[str], changed: list[tuple[str, Key | None, Key | None]]) -> None:
         """Looks at these folders, which are new, and all below them."""

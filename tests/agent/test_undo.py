@@ -431,6 +431,29 @@ async def test_what_is_not_covered_is_said_in_the_result_and_in_checkpoints(tmp_
         assert "big.txt (it is larger than 10 bytes)" in words
 
 
+async def test_what_cannot_be_restored_is_said_by_the_undo_itself(tmp_path):
+    config, files = "[undo]\nmax_file_bytes = 10\n", {"big.txt": "more than ten bytes"}
+    async with changed(tmp_path, bash("echo x > big.txt"), config=config, files=files) as r:
+        words = await said(r, "/undo yes")
+        assert words.startswith("Taken back: prompt 1 (Change it.). The conversation goes on from before prompt 1")
+        assert (
+            "Left alone:" in words and "big.txt: its earlier content was not kept: it is larger than 10 bytes" in words
+        )
+
+
+async def test_folders_in_which_nobody_looks_are_named_by_the_first_command_and_by_the_undo(tmp_path):
+    files = {f"d{n}/f{m}.txt": "x" for n in range(4) for m in range(20)}
+    script = [bash("for each in d*; do echo more >> $each/f1.txt; done"), bash("true")]
+    async with changed(tmp_path, *script, config="[undo]\nmax_entries = 50\n", files=files) as r:
+        assert r.editor.text().count("What commands change there cannot be taken back: ") == 1
+        words = await said(r, "/undo yes")
+        assert "Not covered, if a command changed it: " in words and "`undo.max_entries`" in words
+        left = [f"d{n}" for n in range(4) if (r.project / f"d{n}/f1.txt").read_text() != "x"]
+        assert left and all(str(r.project / name) in words for name in left)
+        card = [call for call in r.editor.tool_calls().values() if call.title.startswith("Take back")][-1]
+        assert "Not covered, if a command changed it: " in card.text()
+
+
 async def test_files_of_a_sub_agent_go_with_its_call(tmp_path):
     delegate = asks(Call("delegate", {"prompt": "Write it.", "description": "write", "tools": ["write"]}))
     async with changed(tmp_path, delegate, write("a.txt", "x\n"), "Written.") as r:

@@ -211,6 +211,9 @@ class ChangeRecorder:
                 changes, rows = await self._in_thread(lambda looks: _with_rows(looks.look(seconds, report=report)))
                 if call is not None:
                     call.outcome.looked.whole = not self.looks.partial
+                    if self.looks.partial and not self.looks.told:
+                        self.looks.told = True
+                        self._session.outbox.tell(f"What commands change there cannot be taken back: {self.beyond()}.")
                 if changes:
                     await self._note(call, of, changes, rows)
             self._copy_on()
@@ -259,6 +262,10 @@ class ChangeRecorder:
         if self.trouble:
             return [self.trouble]
         return [] if self.looks is None else self.looks.uncovered()
+
+    def beyond(self) -> str:
+        """The folders in which nobody looks, and why; empty if there are none."""
+        return "" if not self.enabled or self.trouble or self.looks is None else self.looks.beyond()
 
     def absorb(self, entries: Sequence[tuple[Path, Entry]]) -> None:
         """These were changed by our own tools: no command of any session did it."""

@@ -99,7 +99,7 @@ async def undo(session: Session, undoing: Undoing, rest: str, *, redo: bool = Fa
         possible = _possible(prepared, wish)
         if not possible and not _merges(prepared, wish):
             return _nothing(prepared)
-        card = _show(session, prepared)
+        card = _show(session, prepared, undoing.beyond())
         try:
             sure = wish.sure and possible
             what, merging = (possible[0], wish.merging) if sure else await _ask(session, card, prepared, wish)
@@ -139,10 +139,10 @@ def _how(prepared: Prepared, redo: bool) -> str:
     return f"`{'/redo' if redo else f'/undo {of}'} yes` does it without a question."
 
 
-def _show(session: Session, prepared: Prepared) -> acp.ToolCall:
+def _show(session: Session, prepared: Prepared, beyond: list[str]) -> acp.ToolCall:
     """The preview, as the card of a call."""
     verb = "Do again" if prepared.target.redo else "Take back"
-    content: list[acp.ToolCallContent] = [_text(_summary(prepared))]
+    content: list[acp.ToolCallContent] = [_text("\n\n".join([_summary(prepared), *beyond]))]
     content += [diff_content(each) for each in prepared.files[:MOST_SHOWN] if each.shown]
     card = acp.ToolCall(
         tool_call_id=str(uuid.uuid4()),

@@ -129,6 +129,11 @@ class Undoing:
     def uncovered(self) -> list[str]:
         return self._recorder.uncovered()
 
+    def beyond(self) -> list[str]:
+        """What is said with each restoring in a folder that is too large to be looked at as a whole."""
+        words = self._recorder.beyond()
+        return [f"Not covered, if a command changed it: {words}."] if words else []
+
     async def changes(
         self, since: int = 0, until: int | None = None, call: str = ""
     ) -> tuple[tuple[FileChange, ...], list[str]]:
@@ -371,7 +376,9 @@ class Undoing:
         self._tell_model(_for_model(prepared, files=files, cut=bool(cut)))
         self._notice(f"undo by the user: {done}")
         lost = [f"- {words}" for words in left]
-        return "\n".join([done, *([_left(prepared.plan)] if files and prepared.plan.conflicts else []), *lost])
+        if files or not prepared.plan.steps:
+            lost = [*([_left(prepared.plan)] if prepared.plan.conflicts else []), *lost, *self.beyond()]
+        return "\n".join([done, *lost])
 
     async def _turn_back(self, number: int, *, forth: bool) -> None:
         try:
