@@ -80,6 +80,12 @@ class _OwnWrites:
         return held.union(str(path) for path, _ in list(self.done))
 
 
+class LeftOut(Struct):
+    folders: list[str] = []
+    told: bool = False
+    """Whether the user knows of them."""
+
+
 class FolderLooks:
     """Below `folders`. `skips`: folders of our own that may lie there."""
 
@@ -105,8 +111,7 @@ class FolderLooks:
         self._linked: set[str] = set()
         """Folders with files that have other names: a change by such a name is not told."""
         self._count = 0
-        self._beyond: list[str] = []
-        """Folders that were left out."""
+        self.left_out = LeftOut()
         self._tracked: dict[str, Tracked | None] = {}
         """By folder: the repository that it belongs to, if any."""
         self._copies: dict[str, tuple[Key, str]] = {}
@@ -120,8 +125,6 @@ class FolderLooks:
         """Files that are not copied, and why."""
         self._own = _OwnWrites()
         self.begun = False
-        self.told = False
-        """Whether the user knows that folders are left out."""
 
     def absorb(self, entries: Iterable[tuple[Path, Entry]]) -> None:
         """What our own tools have made of these paths is no news. Does not wait."""
@@ -175,11 +178,11 @@ class FolderLooks:
     @property
     def partial(self) -> bool:
         """Whether folders are left out."""
-        return bool(self._beyond)
+        return bool(self.left_out.folders)
 
     def beyond(self) -> str:
         """The folders that are left out, and why."""
-        beyond = list(self._beyond)
+        beyond = list(self.left_out.folders)
         why = f"more than {self._limits.entries} files and folders (`undo.max_entries`)"
         return f"{named(sorted(beyond))}: {why}" if beyond else ""
 
@@ -206,7 +209,7 @@ class FolderLooks:
             self._watch.add(folder)
             if (found := self._read(folder, self._limits.entries - self._count)) is None:
                 self._watch.drop(folder)
-                self._beyond.append(folder)
+                self.left_out.folders.append(folder)
                 continue
             self._folders[folder] = found
             self._count += len(found)
@@ -253,7 +256,7 @@ class FolderLooks:
             now = self._read(folder, self._limits.entries - self._count + len(before))
             if now is None:
                 self._gone(folder, changed=None)
-                self._beyond.append(folder)
+                self.left_out.folders.append(folder)
                 continue
             self._folders[folder] = now
             ours = self._own.now()

@@ -211,8 +211,8 @@ class ChangeRecorder:
                 changes, rows = await self._in_thread(lambda looks: _with_rows(looks.look(seconds, report=report)))
                 if call is not None:
                     call.outcome.looked.whole = not self.looks.partial
-                    if self.looks.partial and not self.looks.told:
-                        self.looks.told = True
+                    if self.looks.partial and not self.looks.left_out.told:
+                        self.looks.left_out.told = True
                         self._session.outbox.tell(f"What commands change there cannot be taken back: {self.beyond()}.")
                 if changes:
                     await self._note(call, of, changes, rows)
