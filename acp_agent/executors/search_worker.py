@@ -22,6 +22,8 @@ from pathspec import GitIgnoreSpec
 SNIFF_BYTES = 8192
 MAX_FILE_BYTES = 50_000_000
 MAX_LINE_CHARS = 500
+CUT = " [... omitted end of long line]"
+"""Stands behind so many of a longer line, as ripgrep has it."""
 BAD_PATTERN = 2
 """Exit status, as ripgrep's."""
 
@@ -110,9 +112,13 @@ def _grep(query: dict[str, Any]) -> Iterator[list[Any]]:
         try:
             for number, line in _lines(path, sys.maxsize if alone else MAX_FILE_BYTES):
                 if not number or pattern.search(line):
-                    yield [path, number, line[:MAX_LINE_CHARS]]
+                    yield [path, number, cut(line)]
         except OSError:
             continue
+
+
+def cut(line: str) -> str:
+    return line if len(line) <= MAX_LINE_CHARS else line[:MAX_LINE_CHARS] + CUT
 
 
 def _lines(path: str, most_bytes: int) -> Iterator[tuple[int, str]]:

@@ -258,7 +258,9 @@ def _question(title: str, request: acp.RequestPermissionRequest) -> str:
             lines.append(content.content.text)
         elif isinstance(content, acp.Diff):
             lines.append(f"{content.path}:\n{content.new_text}")
-    return legible("\n\n".join(lines))[:SHOWN]
+    text = legible("\n\n".join(lines))
+    more = len(text) - SHOWN
+    return text if more <= 0 else f"{text[:SHOWN]}\n\n[{more} more characters, which are not shown here]"
 
 
 def serve(folders: Sequence[Path], environ: Mapping[str, str], mode: str | None) -> None:

@@ -16,8 +16,8 @@ from acp_agent.schema import lsp_types as lsp
 PICTURE = re.compile(r"!\[[^\]\n]*\]\(data:[^)\s]*\)")
 """An image embedded as a `data:` URI: thousands of characters that nobody reads."""
 
-DEEPEST = 50
-"""Nesting depth of symbols."""
+DEEPEST = 100
+"""Symbols in symbols: more than JSON that is read can have (`limits/decoding.py`), in which each takes two levels."""
 
 
 def diagnostics(data: Any) -> list[lsp.Diagnostic]:

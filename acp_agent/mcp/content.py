@@ -80,6 +80,8 @@ def read_result(raw: dict[str, Any], limit: int) -> McpResult:
         if not text.strip() and not images:
             text, _ = read_content([{"type": "text", "text": encoded}], limit)
     links = tuple(_link(block) for block in blocks if block.get("type") == "resource_link")
+    if len(links) > LINKS:
+        text = f"{text}\n[{len(links) - LINKS} more links are not shown]".lstrip("\n")
     return McpResult(text, images, links[:LINKS], structured, bool(raw.get("isError")))
 
 

@@ -73,7 +73,7 @@ class Client:
         capabilities = self._session.server_capabilities
         if capabilities is None or capabilities.tools is None:
             return ()
-        listed = await self._all(self._session.list_tools, lambda page: page.tools)
+        listed = await self._all(self._session.list_tools, lambda page: page.tools, "tools")
         found = {tool.name: self._tool(tool) for tool in listed}
         return tuple(found.values())
 
@@ -81,7 +81,7 @@ class Client:
         capabilities = self._session.server_capabilities
         if capabilities is None or capabilities.prompts is None:
             return ()
-        listed = await self._all(self._session.list_prompts, lambda page: page.prompts)
+        listed = await self._all(self._session.list_prompts, lambda page: page.prompts, "prompts")
         found = {prompt.name: self._prompt(prompt) for prompt in listed}
         return tuple(found.values())
 
@@ -91,8 +91,10 @@ class Client:
         if capabilities is None or capabilities.resources is None:
             return []
         session = self._session
-        listed = await self._all(session.list_resources, lambda page: page.resources)
-        templates = await self._all(session.list_resource_templates, lambda page: page.resource_templates)
+        listed = await self._all(session.list_resources, lambda page: page.resources, "resources")
+        templates = await self._all(
+            session.list_resource_templates, lambda page: page.resource_templates, "templates of resources"
+        )
         found = [(each.uri, each.title or each.name) for each in listed]
         return found + [(each.uri_template, each.title or each.name) for each in templates]
 
@@ -162,7 +164,9 @@ class Client:
         text, images = read_content(contents, limit)
         return "\n".join([text, *("[an image is not shown]" for _ in images)]).strip()
 
-    async def _all(self, ask: Callable[..., Awaitable[PageT]], entries: Callable[[PageT], list[T]]) -> list[T]:
+    async def _all(
+        self, ask: Callable[..., Awaitable[PageT]], entries: Callable[[PageT], list[T]], what: str
+    ) -> list[T]:
         found: list[T] = []
         cursor: str | None = None
         for _ in range(PAGES):
@@ -173,7 +177,7 @@ class Client:
             if cursor is None or len(found) >= ENTRIES:
                 break
         if cursor is not None or len(found) > ENTRIES:
-            log.warning("%s offers more than is taken: %d entries", self._link.spec.name, len(found[:ENTRIES]))
+            self.odd[f"only the first {len(found[:ENTRIES])} of its {what} are taken"] = None
         return found[:ENTRIES]
 
     def _tool(self, tool: types.Tool) -> McpTool:

@@ -30,6 +30,7 @@ MAX_ENTRIES = 20_000
 """Of an archive."""
 MAX_DEPTH = 3
 """Folders above a manifest in an archive or a repository."""
+MOST_NAMED = 10
 
 
 class Found(Struct, frozen=True):
@@ -67,9 +68,11 @@ def _files(top: Path, part: str) -> Files:
         return read_files(folder)
     found = sorted(_with_manifest(top))
     if not found:
-        raise PluginError(f"There is neither {MANIFEST} nor {CLAUDE_MANIFEST} in it.")
+        where = f"in it, nor up to {MAX_DEPTH} folders below; name a deeper one: #folder"
+        raise PluginError(f"There is neither {MANIFEST} nor {CLAUDE_MANIFEST} {where}.")
     if len(found) > 1:
-        names = ", ".join(f"#{folder.relative_to(top)}" for folder in found[:10])
+        names = ", ".join(f"#{folder.relative_to(top)}" for folder in found[:MOST_NAMED])
+        names += f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
         raise PluginError(f"There are several plugins in it; name one: {names}.")
     return read_files(found[0])
 

@@ -16,7 +16,7 @@ from acp_agent.commands.extensions import plugin_command
 from acp_agent.config.safety_settings import PluginsConfig
 from acp_agent.errors import UsageError
 from acp_agent.loop.toolbox.session_plugins import SessionPlugins
-from acp_agent.plugins import contained
+from acp_agent.plugins import contained, plugin_sources
 from acp_agent.plugins.contained import PluginError, read_files
 from acp_agent.plugins.installed import Shelf
 from acp_agent.plugins.manifest import Plugin, read_plugin
@@ -367,6 +367,8 @@ def test_a_manifest_that_is_no_object_is_refused(tmp_path, text):
         read(tmp_path)
     with pytest.raises(PluginError, match="There is neither"):
         read(put(tmp_path / "empty", {"a": "b"}))
+    with pytest.raises(PluginError, match="nor up to 3 folders below; name a deeper one: #folder"):
+        plugin_sources._files(tmp_path / "empty", "")
 
 
 def test_what_is_not_known_is_said_and_the_rest_goes_on(tmp_path):

@@ -10,6 +10,8 @@ import mcp_types as types
 from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
+from acp_agent.fronts.mcp_front import _question
+from acp_agent.schema import acp
 from acp_agent.testing.fake_model import Answer, Call, FakeModel
 from tests.e2e.kit import COMMAND, environ
 
@@ -59,6 +61,12 @@ async def served(
 
 def bash(command: str) -> Answer:
     return Answer(text="Let me.", tool_calls=(Call("bash", {"command": command}),))
+
+
+def test_a_question_says_what_of_the_call_it_does_not_show():
+    call = acp.ToolCallUpdate(tool_call_id="c", content=[acp.Content(content=acp.TextContent(text="x" * 9_000))])
+    asked = _question("t", acp.RequestPermissionRequest(session_id="s", tool_call=call, options=[]))
+    assert asked.endswith("xx\n\n[1019 more characters, which are not shown here]")
 
 
 async def test_a_task_is_done_and_its_session_goes_on(tmp_path):

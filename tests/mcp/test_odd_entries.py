@@ -142,6 +142,13 @@ async def test_one_odd_tool_or_block_costs_only_itself(transport):
         assert len(k.troubles) == 1
 
 
+async def test_a_list_that_is_too_long_is_said_to_be_cut(monkeypatch):
+    monkeypatch.setattr("acp_agent.mcp.mcp_client.ENTRIES", 2)
+    async with over("stdio") as spec, kept(spec) as k:
+        assert len(k.servers.tools()) == 2
+        assert "only the first 2 of its tools are taken" in k.servers.log("raw")
+
+
 @table(("method", "given", "wanted"), [
     ("tools/list", {"tools": None}, {"tools": []}),
     ("tools/list", {"tools": [], "nextCursor": 7, "_meta": "x"}, {"tools": []}),

@@ -147,6 +147,8 @@ def test_a_result_is_bounded_as_a_whole_and_has_a_text():
     assert result.text.count("more bytes of the result are not shown") == 2
     assert "[an image of 300 bytes is too large and not shown]" in result.text and result.structured is None
     assert read_result({"content": [], "structuredContent": {"ä": 1}}, 1000).text == '{"ä": 1}'
+    link = {"type": "resource_link", "uri": "x:y", "name": "n"}
+    assert read_result({"content": [link] * 53}, 1000).text.endswith("\n[3 more links are not shown]")
     both = read_result({"content": [{"type": "text", "text": "x"}], "structuredContent": [1]}, 1000)
     assert (both.text, both.structured) == ("x", [1])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import anyio
@@ -34,7 +34,12 @@ class About(Struct, frozen=True):
 
     def sentences(self) -> list[str]:
         """`trouble`, as it may be shown."""
-        return [legible(words)[:MOST_SAID] for words in self.trouble[:MOST_SENTENCES]]
+        return _bounded(self.trouble, MOST_SAID)
+
+
+def _bounded(said: Sequence[str], most: int) -> list[str]:
+    shown = [text if len(text) <= most else f"{text[: most - 1]}…" for text in map(legible, said[:MOST_SENTENCES])]
+    return [*shown, *([f"And {len(said) - MOST_SENTENCES} more."] if len(said) > MOST_SENTENCES else [])]
 
 
 class WayIn(Struct, frozen=True):
@@ -105,7 +110,7 @@ class FarWalls:
             f"Sandbox there: {legible(about.words)[:MOST_SAID]}.",
             *about.sentences(),
             f"Network: {network}. Unix sockets: {unix}.",
-            *(legible(words)[:MOST_LINE] for words in said[:MOST_SENTENCES]),
+            *_bounded(said, MOST_LINE),
         ]
 
     async def way_in(self, header: Header) -> WayIn:

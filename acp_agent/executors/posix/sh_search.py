@@ -21,7 +21,7 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors import search
 from acp_agent.executors.base import FindQuery, Found, GrepQuery, Match
 from acp_agent.executors.encodings import OR_SINGLE_BYTE
-from acp_agent.executors.search_worker import MAX_LINE_CHARS, BadGlob, by_glob, by_name
+from acp_agent.executors.search_worker import MAX_LINE_CHARS, BadGlob, by_glob, by_name, cut
 from acp_agent.executors.tree_walk import Hides
 
 NEEDS = r"""
@@ -157,5 +157,4 @@ class _Lines:
         number, colon, text = line.partition(b":")
         if self._path is None or not colon or not number.isdigit():
             return None
-        shown = text.decode("utf-8", OR_SINGLE_BYTE).removesuffix("\r")[:MAX_LINE_CHARS]
-        return Match(self._path, int(number), shown)
+        return Match(self._path, int(number), cut(text.decode("utf-8", OR_SINGLE_BYTE).removesuffix("\r")))

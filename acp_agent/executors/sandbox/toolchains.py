@@ -73,7 +73,8 @@ def _holds_key(file: Path) -> bool:
     """Whether a file of settings may hold a password or token (`[url "https://TOKEN@…"]`)."""
     try:
         with open(file, "rb") as opened:
-            return KEYS.search(opened.read(MAX_SETTINGS)) is not None
+            data = opened.read(MAX_SETTINGS + 1)
+            return len(data) > MAX_SETTINGS or KEYS.search(data) is not None
     except OSError:
         return True
 

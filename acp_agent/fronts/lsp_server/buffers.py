@@ -216,7 +216,9 @@ class WarnedTerminals(Terminals):
         if terminal is None:
             return self._said.get((session_id, terminal_id), "")
         terminal.drain()
-        return terminal.text()[-KEPT_CHARACTERS:]
+        text = terminal.text()
+        more = len(text) - KEPT_CHARACTERS
+        return text if more <= 0 else f"[... {more} characters before ...]\n{text[-KEPT_CHARACTERS:]}"
 
 
 def _is_dos(lines: list[str]) -> bool:

@@ -77,9 +77,9 @@ class Editor:
     # --- notifications ----------------------------------------------------------------------------------------
 
     def say(self, text: str, kind: Kind = Kind.Info) -> None:
-        self._wire.notify(
-            types.WINDOW_SHOW_MESSAGE, types.ShowMessageParams(type=kind, message=legible(text)[:SHOWN_LENGTH])
-        )
+        shown = legible(text)
+        shown = shown if len(shown) <= SHOWN_LENGTH else f"{shown[: SHOWN_LENGTH - 1]}…"
+        self._wire.notify(types.WINDOW_SHOW_MESSAGE, types.ShowMessageParams(type=kind, message=shown))
 
     def notify(self, method: str, params: object) -> None:
         self._wire.notify(method, params)

@@ -70,13 +70,18 @@ def passage(documents: Documents, uri: str, where: Range | None) -> Passage:
     document = documents.get(uri)
     text = document.now if document is not None else _on_disk(uri, documents)
     if where is None:
-        return Passage(uri, 1, max(1, len(text.lines)), text.text[:LONGEST_PASSAGE])
+        return Passage(uri, 1, max(1, len(text.lines)), _bounded(text.text))
     start, end = sorted((where.start, where.end), key=lambda place: (place.line, place.character))
     last = end.line
     if end.character == 0 and last > start.line:
         last -= 1  # A selection of whole lines ends at the beginning of the next.
     selected = Range(start=text.line_start(start.line), end=text.line_end(last))
-    return Passage(uri, start.line + 1, last + 1, text.slice(selected)[:LONGEST_PASSAGE])
+    return Passage(uri, start.line + 1, last + 1, _bounded(text.slice(selected)))
+
+
+def _bounded(text: str) -> str:
+    more = len(text) - LONGEST_PASSAGE
+    return text if more <= 0 else f"{text[:LONGEST_PASSAGE]}\n[{more} more characters are left out: read the file]\n"
 
 
 def is_cursor(text: Text, where: Range) -> bool:
@@ -90,14 +95,16 @@ def question_in(text: Text, where: Range) -> str:
     if not selected or is_cursor(text, where):
         selected = text.line(where.start.line).strip()
     lines = selected.splitlines()
-    comments = [COMMENT.match(line[:QUESTION_LENGTH]) for line in lines if line.strip()]
+    if len(selected) > QUESTION_LENGTH:
+        return ""
+    comments = [COMMENT.match(line) for line in lines if line.strip()]
     if comments and all(comments):
         words = " ".join(found.group(1) for found in comments if found is not None).strip()
     elif selected.endswith("?") and len(lines) <= 5:
         words = " ".join(line.strip() for line in lines)
     else:
         return ""
-    return words[:QUESTION_LENGTH] if re.search(r"\w\W+\w", words) else ""
+    return words if re.search(r"\w\W+\w", words) else ""
 
 
 def fix(message: str, source: str, place: Passage) -> Prompt:

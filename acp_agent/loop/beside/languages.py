@@ -168,7 +168,7 @@ class Languages:
             self._look_for_programs()
         if self._programs:
             return None
-        return "No language server known to the agent is installed (docs/language-servers.md lists them)."
+        return "No language server for files near the top of the folders is installed: see docs/language-servers.md."
 
     def _look_for_programs(self) -> None:
         self._programs = any_installed(self._rows, self._roots.real, self._environ)

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from acp_agent.executors.far.far_walls import About
 from acp_agent.executors.sandbox.toolchains import toolchains
 
 NOBODY = 65534
@@ -43,3 +44,16 @@ def test_an_entry_of_path_in_a_folder_that_may_not_be_entered_is_passed_over(eve
     closed.chmod(0o700)
     assert opened / "bin" in found
     assert not [path for path in found if path.is_relative_to(closed)]
+
+
+def test_settings_that_are_too_large_to_be_looked_through_are_not_shown(tmp_path: Path) -> None:
+    found = []
+    for size in (10, 1_000_001):
+        (tmp_path / ".gitconfig").write_text("x" * size)
+        found.append(tmp_path / ".gitconfig" in toolchains(tmp_path, {}))
+    assert found == [True, False]
+
+
+def test_what_a_host_says_of_its_sandbox_is_cut_in_sight() -> None:
+    said = About("none", trouble=("x" * 300, *("why" for _ in range(31)))).sentences()
+    assert (len(said), said[0], said[-1]) == (31, "x" * 199 + "…", "And 2 more.")

@@ -78,6 +78,7 @@ async def test_an_editor_that_takes_commands_only_gets_commands(tmp_path: Path):
     ("Is this right?\n", "Is this right?", "Is this right?"), ("x = 1\n", "", ""), ("x = 1\n", "x = 1", ""),
     ("#\n", "", ""), ("# x\n", "", ""), ("# one thing\nx = 1\n", "o", "one thing"),
     ("# one thing\nx = 1\n", "\n", "one thing"), ("", "", ""), (" " * 100_000 + "?\n", "", ""),
+    ("# " + "say it " * 300 + "\n", "", ""),
 ])  # fmt: skip
 def test_a_comment_or_a_question_is_something_to_ask(text: str, selected: str, question: str):
     whole = Text(text, "utf-32")

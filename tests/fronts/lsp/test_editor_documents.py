@@ -319,6 +319,12 @@ def test_a_pipe_is_not_read_for_a_prompt(tmp_path: Path):
     assert found == [""]
 
 
+def test_a_passage_that_is_cut_says_so(tmp_path: Path):
+    (tmp_path / "long").write_text("x" * 100_007)
+    found = passage(Documents(), (tmp_path / "long").as_uri(), None).text
+    assert found == "x" * 100_000 + "\n[7 more characters are left out: read the file]\n"
+
+
 async def test_what_a_command_changed_behind_a_document_is_read_and_written_as_it_is(tmp_path: Path):
     async with raw_lsp(tmp_path, options={"save": "client"}) as (editor, agent):
         file, buffer = opened(editor, tmp_path)
