@@ -44,6 +44,7 @@ from acp_agent.own_programs import find_program
 from acp_agent.safety.deciding.audit import AuditLog
 from acp_agent.safety.deciding.rule_list import RuleList
 from acp_agent.safety.folders.paths import real_path
+from acp_agent.undo.base import named
 
 NEWER = "acp_agent.commands.extensions.newer_version:newer_version"
 SQLITE_VERSION = "acp_agent.store.sqlite:SQLITE_VERSION"
@@ -312,7 +313,7 @@ def _model(model: str, listed: Sequence[str]) -> Iterator[Line]:
     if model in listed or f"{model}:latest" in listed:
         yield OK, "model", model
     else:
-        yield WARN, "model", f"the server does not list {model!r}, only {', '.join(listed[:MODELS_SHOWN])}"
+        yield WARN, "model", f"the server does not list {model!r}, only {named(listed, MODELS_SHOWN)}"
 
 
 async def _server(
@@ -338,7 +339,7 @@ async def _server(
     finally:
         await provider.aclose()
     listed = [info.id for info in models]
-    words = f"reachable, {len(listed)} models: {', '.join(listed[:MODELS_SHOWN])}"
+    words = f"reachable, {len(listed)} models: {named(listed, MODELS_SHOWN)}"
     return (OK, "server", words), models, lacks_tools
 
 

@@ -68,11 +68,12 @@ class Ended(Struct, frozen=True):
     status: int
     session_id: str
     facts: Mapping[str, Any] = {}
-    """What the turn did, by the agent's own observation: `files` (`path`, `change`) and `failedCalls`."""
+    """What the turn did, by the agent's own observation: `files` (`path`, `change`), `moreFiles` and `failedCalls`."""
 
     @property
     def words(self) -> str:
         files = [os.path.relpath(each["path"]) for each in self.facts.get("files", ())]
+        files += [""] * self.facts.get("moreFiles", 0)  # Those behind the first are counted.
         failed = self.facts.get("failedCalls", 0)
         said = [f"changed: {named([legible(file) for file in files], MOST_NAMED)}"] if files else []
         said += [f"{failed} call{'s' * (failed > 1)} failed"] if failed else []
@@ -111,7 +112,7 @@ async def _run(job: Headless, view: View) -> Ended:
                 reason = answer.stop_reason
                 tasks.cancel_scope.cancel()
             meta = answer.meta or {}
-            facts: dict[str, Any] = {name: meta[name] for name in ("files", "failedCalls") if name in meta}
+            facts: dict[str, Any] = {name: meta[name] for name in ("files", "moreFiles", "failedCalls") if name in meta}
             view.end(reason, session_id=session_id, facts=facts)
             return Ended(LIMIT_STATUS if meta.get("limit") else STATUS[reason], session_id, facts)
         except* AgentError as group:

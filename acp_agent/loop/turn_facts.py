@@ -162,7 +162,9 @@ class TurnFacts:
     def as_json(self) -> dict[str, Any]:
         """For `_meta`."""
         files = [{"path": str(path), "change": kind} for path, kind in islice(self.changed.items(), MOST_TOLD)]
-        return {**({"files": files} if files else {}), **({"failedCalls": self.failures} if self.failures else {})}
+        more = len(self.changed) - len(files)
+        facts = {"files": files, "moreFiles": more} if more else {"files": files} if files else {}
+        return {**facts, **({"failedCalls": self.failures} if self.failures else {})}
 
 
 def _claims(said: str) -> bool:

@@ -90,7 +90,7 @@ def changed_files(git: Path, folder: Path) -> int | None:
         if seconds == entry.seconds and entry.nanoseconds in (0, nanoseconds):
             continue
         hashed += 1
-        if hashed > MOST_HASHED:
+        if hashed > MOST_HASHED or found.st_size > LONGEST_HASHED:
             return None
         changed += not _has_blob(root + b"/" + entry.path, found, entry.blob)
     return changed

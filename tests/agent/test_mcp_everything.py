@@ -84,12 +84,16 @@ async def test_a_url_without_which_a_server_refuses_is_opened_and_the_call_made_
 
 async def test_a_resource_that_a_prompt_names_is_read_for_the_model_or_its_absence_is_said(tmp_path):
     text = "demo://resource/dynamic/text/2"
-    async with rig(tmp_path, ["ok"], config="[limits]\nmax_link_chars = 200\n", mcp_servers=[everything()]) as r:
+    async with rig(tmp_path, ["ok", "ok"], config="[limits]\nmax_link_chars = 200\n", mcp_servers=[everything()]) as r:
         await r.editor.prompt(f"What is (@all:{text}), @all:demo://nothing and me@all:x or @other:y?")
         told = str(r.messages(1)[-1]["content"])
         assert f"[The resource {text} of the MCP server all, named in the prompt]" in told
         assert "This is a plaintext resource" in told
         assert told.count("could not be read") == 1
+        await r.editor.prompt(" ".join(f"@all:{text}{n}" for n in range(9)))
+        assert (
+            f"The resource {text}8 of the MCP server all could not be read: 8 of a prompt are read" in r.editor.text()
+        )
         await r.editor.prompt("/mcp resources all")
         assert "- `@all:demo://resource/static/document/" in r.editor.text()
         assert "- `@all:demo://resource/dynamic/text/{resourceId}`" in r.editor.text()

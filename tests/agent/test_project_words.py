@@ -197,7 +197,8 @@ async def test_instruction_files_can_be_switched_off(tmp_path):
 
 async def test_a_skill_is_listed_offered_as_a_command_and_read_by_the_tool(tmp_path):
     put(tmp_path / "project/.agents/skills/release-notes/SKILL.md", SKILL)
-    put(tmp_path / "project/.agents/skills/release-notes/template.md", "T")
+    for name in ("template.md", *(f"z{number}" for number in range(50))):
+        put(tmp_path / f"project/.agents/skills/release-notes/{name}", "T")
     async with rig(tmp_path, rounds(Call("skill", {"name": "release-notes"}))) as r:
         offered = await r.editor.wait_for(lambda u: isinstance(u, AvailableCommandsUpdate))
         (command,) = [c for c in offered.available_commands if c.name == "release-notes"]
@@ -205,7 +206,8 @@ async def test_a_skill_is_listed_offered_as_a_command_and_read_by_the_tool(tmp_p
         await r.editor.prompt("go")
         assert "- `release-notes`: How we write release notes." in r.context()
         text = r.messages(2)[-1]["content"]
-        assert "Be brief." in text and "template.md" in text and "description:" not in text
+        assert "Be brief." in text and "template.md, z0," in text and "description:" not in text
+        assert ", and others\n</skill>" in text
 
 
 async def test_a_skill_command_reaches_the_model_as_the_skills_text_and_the_person_sees_what_they_typed(tmp_path):

@@ -9,7 +9,8 @@ import anyio
 import pytest
 
 from acp_agent.client.permissions import allow_always, reject_once
-from acp_agent.loop.turn_facts import ASKS, WANTS, _alters, _claims
+from acp_agent.fronts.headless import Ended
+from acp_agent.loop.turn_facts import ASKS, WANTS, TurnFacts, _alters, _claims
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.lines.examine import examine
 from acp_agent.testing.fake_model import Answer, Call
@@ -119,6 +120,10 @@ async def test_the_answer_to_a_prompt_says_what_the_turn_did(tmp_path):
         assert changed == {"config.json": "changed", "new": "created", "w": "created"}
         assert meta["failedCalls"] == 1
         assert "files" not in (await r.editor.prompt("and now?")).meta, "of that turn alone"
+    facts = TurnFacts()
+    facts.changed = {Path(f"/{n}"): "created" for n in range(203)}
+    assert facts.as_json()["moreFiles"] == 3
+    assert Ended(0, "", {**facts.as_json()}).words.endswith("and 195 more")
 
 
 @pytest.mark.parametrize(

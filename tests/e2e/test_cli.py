@@ -359,10 +359,11 @@ def test_doctor_names_keys_and_servers_and_hides_what_they_are_given(tmp_path):
 
 
 async def test_doctor_warns_of_a_model_that_the_server_does_not_list(tmp_path):
-    async with FakeModel([], models=["one", "two:latest"]) as model:
+    async with FakeModel([], models=["one", "two:latest", *(f"a{n}" for n in range(7))]) as model:
         done = await ran(model, tmp_path, "doctor", OPENAI_MODEL="three")
         assert done.returncode == 0
-        assert "!   model            the server does not list 'three', only one, two:latest\n" in done.stdout
+        listed = "only one, two:latest, a0, a1, a2, a3, a4, a5 and 1 more"
+        assert f"!   model            the server does not list 'three', {listed}\n" in done.stdout
         assert last_line(done).startswith("Next: model: the server does not list 'three'")
         assert "OPENAI_MODEL" in last_line(done)
         for known in ("two", ""):  # A name without Ollama's tag, and no name at all.

@@ -8,7 +8,7 @@ from tests.house.imports import PACKAGE, modules, parsed
 
 DOCS = PACKAGE.parent / "docs/internals"
 PLAIN = ast.Constant | ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop
-TOKEN = re.compile(r"`(\w[\w/]*\.py)`|`([A-Z][A-Z_0-9]*)`")
+TOKEN = re.compile(r"`(\w[\w/]*\.py)`|`(_?[A-Z][A-Z_0-9]*)`")
 
 
 def numbers(tree: ast.Module) -> Iterator[str]:

@@ -373,7 +373,7 @@ async def test_a_long_turn_has_summaries_of_its_own() -> None:
 
 def test_the_head_of_a_conversation_is_read_as_it_was_written() -> None:
     files = {"a b.py": Seen(((1, 80), (120, 160)), changed=True), "c": Seen(changed=True), "d": Seen(((3, 3),))}
-    head = Head("do it\n- x: changed", "a summary\n\n[9 earlier messages]", files, 12)
+    head = Head("do it\n- x: changed", "a summary\n\n[9 earlier messages]", files, 12, earlier=True)
     for rest in ([user("next")], [llm.AssistantMessage("x")], []):
         found, after = opened(History([*head.messages(), *rest]).messages)
         assert (found, after) == (head, rest)

@@ -139,7 +139,8 @@ def _path(uri: str, roots: Roots) -> str:
 
 def _line(path: str, diagnostic: Diagnostic) -> str:
     start = diagnostic.range.start
-    message = " ".join(diagnostic.message.split())[:MAX_MESSAGE_CHARS]
+    message = " ".join(diagnostic.message.split())
+    message = message if len(message) <= MAX_MESSAGE_CHARS else f"{message[:MAX_MESSAGE_CHARS]}…"
     origin = " ".join(str(part) for part in (diagnostic.source, diagnostic.code) if part not in ("", None))
     severity = SEVERITIES.get(diagnostic.severity, "error")
     return f"{path}:{start.line + 1}:{start.character + 1}: {severity}: {message}" + (f" [{origin}]" if origin else "")

@@ -107,7 +107,8 @@ class Connections:
             guard.connected(self._call.id, place, traffic.sent, traffic.received)
         listed = [f"{place} ({_size(each.sent)} sent)" for place, each in self._traffic.items()]
         listed[MOST_SHOWN:] = [f"{len(listed) - MOST_SHOWN} more"] if len(listed) > MOST_SHOWN else []
-        failed = [f"{place}: {why}" for place, why in self._failed.items()][:MOST_SHOWN]
+        failed = [f"{place}: {why}" for place, why in self._failed.items()]
+        failed[MOST_SHOWN:] = [f"{len(failed) - MOST_SHOWN} more hosts."] if len(failed) > MOST_SHOWN else []
         said = [f"Connected to {', '.join(listed)}."] if listed else []
         return " ".join(said + [f"Not connected to {words}" for words in failed])
 
@@ -131,7 +132,7 @@ class Connections:
             if headers:
                 stream = await self._with_credential(stream, host, headers)
         except (ToolError, OSError, ExecutorError) as error:
-            if host.place in self._failed or len(self._failed) < MOST_SHOWN:
+            if host.place in self._failed or len(self._failed) < MOST_HOSTS:
                 self._failed[host.place] = str(error)
             # Few programs show the text of an answer to CONNECT, so the result of the command has it, too.
             category = error.category if isinstance(error, ToolError) else "network_error"

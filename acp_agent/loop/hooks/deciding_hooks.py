@@ -257,7 +257,7 @@ class DecidingHooks:
         if answer.effect or answer.changed is not None or answer.stops is not None:
             words = answer.effect or ("changed the input" if answer.changed is not None else "ends the turn")
             reason = f": {answer.reason}" if answer.reason else ""
-            self._note(self._clean(f"hook {hook.called} ({hook.event}): {words}{reason}")[:MAX_REASON], **about)
+            self._note(self._short(f"hook {hook.called} ({hook.event}): {words}{reason}"), **about)
         return answer
 
     def _failure(self, hook: DecidingHook, trouble: str, **about: str) -> HookAnswer:
@@ -274,17 +274,21 @@ class DecidingHooks:
     def _take(self, hook: DecidingHook, answer: HookAnswer, done: Decided) -> None:
         """Adds an answer to those before it."""
         if answer.message:
-            self._tell(f"The hook `{hook.called}` says: {answer.message[:MAX_REASON]}")
+            self._tell(f"The hook `{hook.called}` says: {self._short(answer.message)}")
         if answer.context:
             done.context.append(self._bounded(f"[Added by the hook {hook.called}]\n{answer.context}"))
         if answer.stops is not None and done.stops is None:
-            done.stops = self._clean(answer.stops)[:MAX_REASON] or f"The hook `{hook.called}` ended the turn."
+            done.stops = self._short(answer.stops) or f"The hook `{hook.called}` ended the turn."
         effect = answer.effect
         strength = ("", "allow", "ask", "deny")
         if effect == "" or (effect == "allow" and not hook.frees):
             return
         if done.said is None or strength.index(effect) > strength.index(done.said.effect):
-            done.said = SaidByHook(effect, self._clean(answer.reason)[:MAX_REASON], hook.called)
+            done.said = SaidByHook(effect, self._short(answer.reason), hook.called)
+
+    def _short(self, text: str) -> str:
+        text = self._clean(text)
+        return text if len(text) <= MAX_REASON else f"{text[:MAX_REASON]}…"
 
     def _bounded(self, text: str) -> str:
         text = self._clean(text)

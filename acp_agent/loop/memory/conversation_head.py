@@ -17,6 +17,7 @@ from acp_agent.output.envelope import bounded
 FIRST = "The first prompt of this conversation:\n\n"
 SUMMARY = "Summary of our conversation so far:\n\n"
 FILES = "Files read (lines) and changed so far:\n"
+EARLIER = "\n- others before these"
 DROPPED = "[{} earlier messages were removed to save space.]"
 ACKNOWLEDGED = "I have read the summary and will continue from there."
 
@@ -58,6 +59,8 @@ class Head(Struct, frozen=True):
     files: Mapping[str, Seen] = {}
     dropped: int = 0
     """Messages."""
+    earlier: bool = False
+    """Whether there were more files."""
 
     @property
     def there(self) -> bool:
@@ -65,10 +68,11 @@ class Head(Struct, frozen=True):
 
     def texts(self) -> list[str]:
         files = [seen.words(path) for path, seen in list(self.files.items())[-MOST_FILES:]]
+        more = EARLIER if self.earlier or len(self.files) > MOST_FILES else ""
         return [
             *([FIRST + self.first] if self.first else []),
             *([SUMMARY + self.summary] if self.summary else []),
-            *([FILES + "\n".join(files)] if files else []),
+            *([FILES + "\n".join(files) + more] if files else []),
             *([DROPPED.format(self.dropped)] if self.dropped else []),
         ]
 
@@ -112,7 +116,8 @@ def _read(head: Head, text: str) -> Head | None:
         return replace(head, summary=text.removeprefix(SUMMARY))
     if text.startswith(FILES):
         found = filter(None, map(_FILE.fullmatch, text.removeprefix(FILES).splitlines()))
-        return replace(head, files={each[1]: Seen(_ranges(each[2] or ""), bool(each[3])) for each in found})
+        files = {each[1]: Seen(_ranges(each[2] or ""), bool(each[3])) for each in found}
+        return replace(head, files=files, earlier=text.endswith(EARLIER))
     if (note := _DROPPED.fullmatch(text)) is not None:
         return replace(head, dropped=head.dropped + int(note[1]))
     return None

@@ -51,13 +51,12 @@ def _git(roots: Roots) -> str:
 def _listed(roots: Roots) -> str:
     """Folders end in a slash; what commands cannot see is left out."""
     try:
-        found = sorted(
-            (not is_folder, name)
-            for name, is_folder in roots.disk.names(roots.cwd, MOST_ENTRIES)
-            if not roots.rules.hides(roots.cwd / name)
-        )
+        entries = roots.disk.names(roots.cwd, MOST_ENTRIES)
+        found = sorted((not is_folder, name) for name, is_folder in entries if not roots.rules.hides(roots.cwd / name))
     except OSError:
         return ""
     names = [name if is_file else f"{name}/" for is_file, name in found if PLAIN.fullmatch(name)]
     more = len(found) - min(len(names), MOST_NAMES)
-    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more else "")
+    return ", ".join(names[:MOST_NAMES]) + (
+        f" and {'at least ' * (len(entries) == MOST_ENTRIES)}{more} more" if more else ""
+    )

@@ -41,6 +41,7 @@ REVIEWS = "Reviews changes and reports findings with their places"
 MAX_FILES = 200
 MAX_ENTRIES = 5_000
 MAX_BYTES = 200_000
+TOO_MANY = "%s has too many files: only %d are looked at"
 
 
 class Library:
@@ -141,7 +142,9 @@ def _of_user(folder: Path) -> Iterator[tuple[str, str]]:
         except OSError as error:
             log.warning("%s cannot be read: %s", folder / path, error)
             continue
-        if data is not None:
+        if data is None:
+            log.warning("%s is no regular file or larger than %d bytes, and left out", folder / path, MAX_BYTES)
+        else:
             yield path, data.decode("utf-8", "replace")
 
 
@@ -151,6 +154,7 @@ def _below(folder: Path) -> list[str]:
         folders.sort()
         found += [os.path.relpath(os.path.join(top, name), folder) for name in sorted(names) if name.endswith(".md")]
         if len(found) > MAX_FILES:
+            log.warning(TOO_MANY, folder, MAX_FILES)
             break
     return found[:MAX_FILES]
 
@@ -158,7 +162,10 @@ def _below(folder: Path) -> list[str]:
 def _of_project(folder: Path, roots: Roots) -> Iterator[tuple[str, str]]:
     if roots.disk.kind(folder) != "dir":
         return
-    entries = roots.disk.below(folder, MAX_ENTRIES) or ()
-    for path in sorted(name for name, _ in entries if name.endswith(".md"))[:MAX_FILES]:
+    entries = roots.disk.below(folder, MAX_ENTRIES)
+    found = sorted(name for name, _ in entries or () if name.endswith(".md"))
+    if entries is None or len(found) > MAX_FILES:
+        log.warning(TOO_MANY, folder, MAX_FILES if entries is not None else 0)
+    for path in found[:MAX_FILES]:
         if (text := read_text(folder / path, roots, MAX_BYTES)) is not None:
             yield path, text

@@ -9,6 +9,7 @@ import platform
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 
 from acp_agent.errors import InvalidParams
@@ -166,7 +167,7 @@ def context_block(roots: Roots, project: Instructions, skills: Mapping[str, str]
     """Returns the head of the conversation: the same bytes for a session. Of `skills` and sub-agents: name and
     description."""
     more = "\n".join(f"- {root}" for root in roots.all[1:])
-    lists = (SKILLS, _listed(skills)), (AGENTS, _listed(agents)[:MOST_LISTED])
+    lists = (SKILLS, _listed(skills)), (AGENTS, _listed(agents, MOST_LISTED))
     return CONTEXT.format(
         cwd=roots.cwd,
         additional=f"Further folders of this session:\n{more}\n" if more else "",
@@ -178,5 +179,7 @@ def context_block(roots: Roots, project: Instructions, skills: Mapping[str, str]
     )
 
 
-def _listed(words: Mapping[str, str]) -> str:
-    return "".join(f"\n- `{name}`: {description}" for name, description in words.items())
+def _listed(words: Mapping[str, str], most: int = sys.maxsize) -> str:
+    rows = [f"\n- `{name}`: {description}" for name, description in words.items()]
+    fit = sum(size <= most for size in accumulate(map(len, rows)))
+    return "".join(rows[:fit]) + (f"\n- and {len(rows) - fit} more" if fit < len(rows) else "")

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from acp_agent.loop.prompts.front_matter import description_of, read_front_matter
 from acp_agent.loop.prompts.instructions import read_text
-from acp_agent.loop.prompts.project_rules import skill_files
+from acp_agent.loop.prompts.project_rules import MAX_SKILLS, skill_files
 from acp_agent.loop.running_turn import RunningTurn
 from acp_agent.safety.folders.paths import Roots, read_regular
 
@@ -34,6 +34,8 @@ class Skill(Struct, frozen=True):
     folder: Path
     files: tuple[str, ...] = ()
     """The other files in its folder, relative to it."""
+    more: bool = False
+    """Whether there are others."""
     apart: bool = False
     """Whether its folder is on this machine, outside of the session's."""
 
@@ -41,7 +43,8 @@ class Skill(Struct, frozen=True):
         """Returns the instructions for the model."""
         where = str(self.folder) if self.apart else roots.display(self.folder)
         how = " (the tool `skill` reads one: `file`)" if self.apart else ""
-        files = f"\n\nFiles of this skill, below {where}/{how}: {', '.join(self.files)}" if self.files else ""
+        names = ", ".join([*self.files, *(["and others"] if self.more else [])])
+        files = f"\n\nFiles of this skill, below {where}/{how}: {names}" if names else ""
         asked = f"\n\nArguments: {arguments}" if arguments else ""
         return f'<skill name="{self.name}" folder="{where}">\n{self.body.strip()}{files}\n</skill>{asked}'
 
@@ -77,7 +80,8 @@ class Skills:
             data = read_regular(skill.folder / path, MAX_SKILL_BYTES)
         except OSError as error:
             return f"[{path} cannot be read: {error.strerror or error}]"
-        return None if data is None else data.decode("utf-8", "replace")
+        too_large = f"[{path} is no regular file, or larger than {MAX_SKILL_BYTES} bytes]"
+        return too_large if data is None else data.decode("utf-8", "replace")
 
     def use_next(self, name: str, arguments: str) -> str | None:
         """The text of a skill that the next turn follows."""
@@ -91,7 +95,10 @@ def read_skills(roots: Roots) -> dict[str, Skill]:
     """The skills of the session's folders by name; unusable ones are skipped, and the log says why."""
     skills: dict[str, Skill] = {}
     for root in roots.all:
-        for file in skill_files(root, roots.disk):
+        files = skill_files(root, roots.disk)
+        if len(files) == MAX_SKILLS:
+            log.warning("%s: no more than %d skills are looked at", root, MAX_SKILLS)
+        for file in files:
             skill = _read_skill(file, roots)
             if skill is not None and skill.name not in skills:
                 skills[skill.name] = skill
@@ -107,14 +114,15 @@ def _read_skill(file: Path, roots: Roots) -> Skill | None:
     if NAME.fullmatch(name) is None:
         log.warning("%s: %r is not a valid name for a skill (letters, digits, `-` and `_`)", file, name)
         return None
-    return Skill(name, description_of(front, text), text, roots.disk.real_path(file.parent), _others(file, roots))
+    return Skill(name, description_of(front, text), text, roots.disk.real_path(file.parent), *_others(file, roots))
 
 
-def _others(file: Path, roots: Roots) -> tuple[str, ...]:
-    """Lists the other files in a skill's folder; none of a very large one."""
+def _others(file: Path, roots: Roots) -> tuple[tuple[str, ...], bool]:
+    """Lists the other files in a skill's folder; none of a very large one. Whether there are more."""
     found: list[str] = []
-    for name, mode in sorted(roots.disk.below(file.parent, MAX_SEEN) or ()):
+    below = roots.disk.below(file.parent, MAX_SEEN)
+    for name, mode in sorted(below or ()):
         path = file.parent / name
-        if not stat.S_ISDIR(mode) and path != file and not roots.rules.hides(path) and len(found) < MAX_LISTED:
+        if not stat.S_ISDIR(mode) and path != file and not roots.rules.hides(path) and len(found) <= MAX_LISTED:
             found.append(name)
-    return tuple(found)
+    return tuple(found[:MAX_LISTED]), below is None or len(found) > MAX_LISTED

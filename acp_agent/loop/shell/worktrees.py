@@ -319,7 +319,9 @@ def _copy_in(place: Path, top: Path, path: Path, include: Iterable[str]) -> None
     for pattern in include:
         shown = [f":(glob){pattern}", f":(glob){pattern.rstrip('/')}/**"]
         names = _git(place, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--", *shown).split("\0")
-        for name in names[:MOST_INCLUDED]:
+        if len(names) > MOST_INCLUDED:
+            raise WorktreeError(f"`{pattern}` (`worktree.include`) names more than {MOST_INCLUDED} files")
+        for name in names:
             source, target = top / name, path / name
             if not name or target.exists():
                 continue

@@ -40,7 +40,9 @@ async def mcp_command(servers: SessionServers, rest: str, notify: Callable[[str,
         return USAGE
     try:
         if verb == "log":
-            lines = connected.log(name)[-LOGGED:]
+            lines = connected.log(name)
+            if (before := len(lines) - LOGGED) > 0:
+                lines = [f"[{before} lines before these]", *lines[-LOGGED:]]
             return "\n".join(f"    {line}" for line in lines) or f"`{name}` has said nothing."
         if verb == "tools":
             tools = [

@@ -218,8 +218,10 @@ class SessionServers:
             return []
         await self.ready()
         found: list[str] = []
-        for server, uri in dict.fromkeys(named[:MOST_RESOURCES]):
+        for number, (server, uri) in enumerate(dict.fromkeys(named)):
             try:
+                if number >= MOST_RESOURCES:
+                    raise McpError("invalid_input", f"{MOST_RESOURCES} of a prompt are read")
                 read = unlike_notes(neutral(await self._connected.resource(server, uri, limit)))
                 found.append(f"[The resource {uri} of the MCP server {server}, named in the prompt]\n{read}")
             except McpError as error:

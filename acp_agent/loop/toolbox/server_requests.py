@@ -18,7 +18,16 @@ import msgspec
 from acp_agent.config.credentials import McpLogins
 from acp_agent.errors import AgentError, ConnectionClosed, InvalidParams, StoreError
 from acp_agent.lazy import load
-from acp_agent.llm.base import AssistantMessage, ImagePart, Message, ModelSettings, TextDelta, TextPart, UserMessage
+from acp_agent.llm.base import (
+    AssistantMessage,
+    Finished,
+    ImagePart,
+    Message,
+    ModelSettings,
+    TextDelta,
+    TextPart,
+    UserMessage,
+)
 from acp_agent.mcp.base import McpError
 from acp_agent.mcp.content import one_line, read_content, readable
 from acp_agent.schema import acp
@@ -90,7 +99,9 @@ class ServerRequests:
 
     async def elicit(self, server: str, params: dict[str, Any]) -> dict[str, Any]:
         client = self._session.client
-        words = f"The MCP server {one_line(server, 60)} asks: {readable(str(params.get('message', '')))[:LONGEST]}"
+        asks = readable(str(params.get("message", "")))
+        asks = asks if len(asks) <= LONGEST else f"{asks[:LONGEST]}…"
+        words = f"The MCP server {one_line(server, 60)} asks: {asks}"
         answer: acp.CreateElicitationResponse | None = None
         try:
             async with self._one:
@@ -148,10 +159,13 @@ class ServerRequests:
             limit = min(int(params.get("maxTokens") or MAX_TOKENS), MAX_TOKENS)
             settings = ModelSettings(model.id, system=system, max_output_tokens=limit)
             said: list[str] = []
+            stop = "endTurn"
             async with aclosing(model.stream(messages, (), settings)) as events:
                 async for event in events:
                     if isinstance(event, TextDelta):
                         said.append(event.text)
+                    elif isinstance(event, Finished) and event.reason == "length":
+                        stop = "maxTokens"
         except ConnectionClosed as error:
             raise McpError("transient", "the session is closed") from error
         except (AgentError, StoreError, InvalidParams) as error:
@@ -159,7 +173,7 @@ class ServerRequests:
         finally:
             session.report_cost()
         content = {"type": "text", "text": "".join(said)}
-        return {"role": "assistant", "content": content, "model": model.id, "stopReason": "endTurn"}
+        return {"role": "assistant", "content": content, "model": model.id, "stopReason": stop}
 
 
 def _titled(schema: Any) -> Any:

@@ -67,5 +67,6 @@ def _skill(name: str, file: Path) -> Skill | None:
     files = [
         os.path.relpath(os.path.join(top, each), folder) for top, _, names in os.walk(folder) for each in sorted(names)
     ]
-    others = tuple(each for each in files if each != file.name)[:MAX_LISTED]
-    return Skill(name, description_of(front, body), body, folder, others, apart=True)
+    others = tuple(each for each in files if each != file.name)
+    more = len(others) > MAX_LISTED
+    return Skill(name, description_of(front, body), body, folder, others[:MAX_LISTED], more, apart=True)

@@ -217,7 +217,7 @@ def _info(given: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def state(turn: dict[str, Any]) -> dict[str, Any]:
     """`turn`: as it stands in `_meta` in v1."""
-    meta = {key: turn[key] for key in ("usage", "limit", "files", "failedCalls") if key in turn}
+    meta = {key: turn[key] for key in ("usage", "limit", "files", "moreFiles", "failedCalls") if key in turn}
     rest = {key: each for key, each in turn.items() if key not in meta}
     shown = filled({"sessionUpdate": "state_update", **rest, "_meta": meta or None})
     if shown.get("stopReason") == "failed":

@@ -102,8 +102,9 @@ class Blocks:
     def listed(self) -> list[Block]:
         """Raises StoreError."""
         found = [Block(item.tool, str(item)) for item in self.anomalies.blocked]
-        for learned in self.sentinel.blocking[:MAX_LISTED] if self.sentinel.enabled else ():
-            found.append(Block(LEARNED, f"{why_learned(learned)}: {spelled(learned)}"))
+        blocking = self.sentinel.blocking if self.sentinel.enabled else []
+        found += [Block(LEARNED, f"{why_learned(each)}: {spelled(each)}") for each in blocking[:MAX_LISTED]]
+        found += [Block(LEARNED, f"and {more} more")] if (more := len(blocking) - MAX_LISTED) > 0 else []
         if wait := self.rate.wait():
             why = f"{self.rate.limit} calls changed something within an hour; wait {wait / 60:.0f} min for the next"
             found.append(Block(HOUR, why))

@@ -12,7 +12,7 @@ from acp_agent.config.safety_settings import ScopedConstraint
 from acp_agent.lazy import load
 from acp_agent.linear import compiled
 from acp_agent.safety.access import CONNECT
-from acp_agent.safety.deciding.subjects import Step, Subject, texts_of
+from acp_agent.safety.deciding.subjects import MAX_PATHS, Step, Subject, texts_of
 from acp_agent.safety.globs import matches, matches_any
 
 if TYPE_CHECKING:
@@ -88,7 +88,8 @@ class Fields(Struct, frozen=True):
         return not self.args_match or any(map(self._finds, subject.texts))
 
     def _all(self, subject: Subject) -> bool:
-        if self.paths and not (subject.paths and all(matches_any(self.paths, str(path)) for path in subject.paths)):
+        paths = subject.paths if len(subject.paths) <= MAX_PATHS else ()  # Of more it is not known where they lead.
+        if self.paths and not (paths and all(matches_any(self.paths, str(path)) for path in paths)):
             return False
         return not self.args_match or (bool(subject.whole) and all(map(self._finds, subject.whole)))
 
@@ -252,7 +253,8 @@ class HighRisk(Struct, frozen=True):
 
 
 def because(reasons: Sequence[str]) -> str:
-    return ", ".join(reasons[:MAX_SHOWN]) or "it may change something"
+    more = f" and {len(reasons) - MAX_SHOWN} more" if len(reasons) > MAX_SHOWN else ""
+    return ", ".join(reasons[:MAX_SHOWN]) + more or "it may change something"
 
 
 def _folder(text: str, home: Path | None, disk: Disk) -> Path:

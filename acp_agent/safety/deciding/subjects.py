@@ -168,9 +168,10 @@ class Subject(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def paths(self) -> tuple[Path, ...]:
-        """Resolved paths that an allow must match, all of them."""
+        """Paths that an allow must match, all of them; no more than MAX_PATHS are resolved."""
         words = [access.cwd / word for access, parse in self.commands for word in _named(parse) if "/" in word]
-        return tuple(map(self._resolved, (*self._own_paths, *words)[:MAX_PATHS]))
+        found = (*self._own_paths, *words)
+        return (*map(self._resolved, found[:MAX_PATHS]), *map(_lexical, found[MAX_PATHS:]))
 
     @cached_property
     def named(self) -> tuple[Path, ...]:

@@ -146,6 +146,8 @@ def look(folder: Path, also: Program | None = None) -> Found:
                 names[name] = names.get(name, False) or runs
         for name, runs in islice(names.items(), MAX_NAMES):
             _add_named(found, folder, top, name, any_kind=runs)
+        if len(names) > MAX_NAMES:
+            found.uncovered[f"{len(names) - MAX_NAMES} further names in commands"] = TOO_MUCH
         if also is not None:
             covered = dict(found.files)
             for name, runs in _named_in(also, folder).items():

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 HAS_SEEN = "acp_agent.undo.git_index:has_seen"
 
-MAX_POINTER = 4096
 MAX_CONFIG = 200_000
 MAX_INDEX = 50_000_000
 MACHINES_OWN = frozenset("/ /bin /boot /dev /etc /home /lib /lib64 /proc /root /run /sbin /sys /usr /var".split())

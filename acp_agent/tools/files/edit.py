@@ -299,7 +299,9 @@ def _nearest(target: str, text: str, places: Places) -> str:
     compared = _comparable(lines) if len(wanted) <= LONGEST_COMPARED else {}
     near = difflib.get_close_matches(wanted, compared, n=1, cutoff=0.6)
     if not near:
-        return " Read the file again: it contains nothing similar."
+        whole = len(compared) == len(set(lines)) and text.count("\n") < LONGEST_SEARCH
+        where = "it contains nothing similar" if whole else "nothing similar is in the part that was compared"
+        return f" Read the file again: {where}."
     return f" The most similar line is {places([compared[near[0]]], text).removeprefix('line ')}:\n{near[0]}"
 
 

@@ -103,7 +103,9 @@ class ServerTool(Tool[ServerParams]):
     async def preview(self, params: ServerParams, ctx: ToolContext) -> Preview:
         if not params.arguments:
             return Preview()
-        shown = ctx.redactor.redact(json.dumps(params.arguments, indent=2, ensure_ascii=False))[:LONGEST_PREVIEW]
+        shown = ctx.redactor.redact(json.dumps(params.arguments, indent=2, ensure_ascii=False))
+        if (more := len(shown) - LONGEST_PREVIEW) > 0:
+            shown = f"{shown[:LONGEST_PREVIEW]}\n[... {more} more characters]"
         return Preview((Content(content=TextContent(text=f"```json\n{shown}\n```")),))
 
     async def run(self, params: ServerParams, ctx: ToolContext, preview: Preview) -> ToolResult:

@@ -142,7 +142,11 @@ async def place_of(uri: str, where: Range, ctx: ToolContext, texts: dict[Path, l
                 pass
     lines = texts[path]
     line = lines[where.start.line] if where.start.line < len(lines) else ""
-    return Place(path, where.start.line + 1, columns(line, where.start), line.strip()[:LONGEST_LINE])
+    return Place(path, where.start.line + 1, columns(line, where.start), _cut(line.strip(), LONGEST_LINE))
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 async def places_in_words(
@@ -211,7 +215,7 @@ async def _still(
 async def _in_words(path: Path, item: Diagnostic, ctx: ToolContext, texts: dict[Path, list[str]]) -> str:
     place = await place_of(uri_of(path), item.range, ctx, texts)
     assert place is not None, "the URI of a file names a file"
-    message = " ".join(item.message.split())[:LONGEST_MESSAGE]
+    message = _cut(" ".join(item.message.split()), LONGEST_MESSAGE)
     origin = " ".join(str(part) for part in (item.source, item.code) if part not in ("", None))
     origin = " ".join(origin[:LONGEST_ORIGIN].split())
     return f"{ctx.roots.display(path)}:{place.line}:{place.column}: {message}" + (f" [{origin}]" if origin else "")

@@ -111,13 +111,14 @@ def _check_page(params: BrowserParams, ctx: ToolContext) -> None:
 
 
 async def _act(page: Any, params: BrowserParams) -> ToolResult:
+    note = ""
     match params.action:
         case "open":
             answer = await page.goto(params.url, wait_until="domcontentloaded")
-            await _settle(page)
+            note = await _settle(page)
             status = answer.status if answer is not None else 0
             head = "" if status < 400 else f"[HTTP status {status}]\n"
-            return ToolResult(head + await _text(page), failed=status >= 400)
+            return ToolResult(head + await _text(page) + note, failed=status >= 400)
         case "links":
             found = [f"- [{words or '…'}]({href})" for words, href in await page.evaluate(LINKS)]
             more = f"\n[{len(found) - MAX_LINKS} more]" if len(found) > MAX_LINKS else ""
@@ -130,21 +131,22 @@ async def _act(page: Any, params: BrowserParams) -> ToolResult:
             return ToolResult(text, shown, (ImagePart("image/png", data),))
         case "click":
             await page.click(params.selector)
-            await _settle(page)
+            note = await _settle(page)
         case "type":
             await page.fill(params.selector, params.text.rstrip("\n"))
             if params.text.endswith("\n"):
                 await page.press(params.selector, "Enter")
-                await _settle(page)
-    return ToolResult(await _text(page))
+                note = await _settle(page)
+    return ToolResult(await _text(page) + note)
 
 
-async def _settle(page: Any) -> None:
-    """Waits for what a page does immediately; never long for one that keeps loading."""
+async def _settle(page: Any) -> str:
+    """Waits for what a page does immediately; never long for one that keeps loading, which is said."""
     try:
         await page.wait_for_load_state("load", timeout=SETTLE_TIMEOUT * 1000)
     except load(PLAYWRIGHT_TIMEOUT):
-        return
+        return "\n[the page was still loading]"
+    return ""
 
 
 async def _text(page: Any) -> str:
