@@ -201,7 +201,9 @@ async def test_rules_and_questions_hold_in_a_pane(tmp_path: Path) -> None:
     lines = ("touch made", "rm -rf ../outside", "alias ls='touch x'", "ls() { rmdir x; }")
     script = [*map(shared, lines), Answer(text="ok")]
     (tmp_path / "outside").mkdir()
-    async with went(tmp_path, script, config=TMUX + rules, mode="auto", otherwise=reject_once) as r:
+    async with went(
+        tmp_path, script, config=TMUX + rules, mode="auto", otherwise=reject_once, ends="max_turn_requests"
+    ) as r:
         assert "policy_blocked" in str(r.editor.transcript) and not (r.project / "made").exists()
         assert (tmp_path / "outside").is_dir()
         titles = [str(request.tool_call.title) for request in r.editor.permission_requests]
