@@ -37,11 +37,9 @@ async def test_tools_of_a_server_are_offered_called_and_asked_about_with_a_scope
 
 
 async def test_an_always_does_not_cover_another_program_of_that_name(tmp_path):
-    asked = []
-    for notes in ("", "", "another", ""):
-        script = rounds(Call("mcp_raw_echo", {"a": 1}))
-        of = [server(notes=notes and str(tmp_path / notes))]
-        async with went(tmp_path, script, otherwise=allow_always, mcp_servers=of) as r:
+    asked, script = [], rounds(Call("mcp_raw_echo", {"a": 1}))
+    for notes in ("", "", str(tmp_path / "another"), ""):
+        async with went(tmp_path, script, otherwise=allow_always, mcp_servers=[server(notes=notes)]) as r:
             r.editor.tool_calls()[next(iter(r.editor.tool_calls()))].assert_finished("completed")
             asked.append(len(r.editor.permission_requests))
     assert asked == [1, 0, 1, 0]

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from acp_agent.errors import ToolError
+from acp_agent.safety.folders import survey
 from acp_agent.safety.folders.paths import Roots, real_path
 
 
@@ -215,3 +216,10 @@ def test_whatever_resolves_is_inside(text: str, roots: Roots, base: Path) -> Non
     assert roots.contains(path)
     assert path == inside or inside in path.parents
     assert Path(os.path.realpath(path)) == path
+
+
+def test_a_configuration_that_is_too_large_to_be_read_is_not_taken_for_read(tmp_path):
+    (tmp_path / ".git").mkdir()
+    for size in (10, survey.MAX_CONFIG + 1):
+        (tmp_path / ".git/config").write_text(" " * size)
+        assert survey.survey(Roots(tmp_path)).complete == (size == 10)

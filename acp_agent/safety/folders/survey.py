@@ -101,14 +101,27 @@ def survey(roots: Roots, more: Mapping[Path, Path] = MappingProxyType({})) -> Su
             folders[:] = [name for name in folders if name not in SKIPPED]
     kept = tuple(repositories)[:MAX_REPOSITORIES]
     complete = complete and len(kept) == len(repositories) and len(pointers) <= MAX_REPOSITORIES
+    complete = complete and not any(map(_is_beyond, kept))
     named = tuple(dict.fromkeys(path for folder in kept for path in _named(folder, more.get(folder), roots)))
     return Survey(tuple(dict.fromkeys(hidden)), kept, tuple(pointers[:MAX_REPOSITORIES]), named, complete)
+
+
+def _common(git: Path) -> Path:
+    return git.parents[1] if git.parent.name == "worktrees" else git
+
+
+def _is_beyond(git: Path) -> bool:
+    """Whether its configuration is too large to be read for what it names."""
+    try:
+        return os.lstat(_common(git) / "config").st_size > MAX_CONFIG
+    except OSError:
+        return False
 
 
 def _named(git: Path, top: Path | None, roots: Roots) -> Iterator[Path]:
     """`core.hooksPath` and `include.path`, if they exist inside the repository's own folder, or its work tree (`top`;
     of a submodule or worktree, what it says itself, in the session's folders)."""
-    common = git.parents[1] if git.parent.name == "worktrees" else git
+    common = _common(git)
     try:
         text = (read_regular(common / "config", MAX_CONFIG) or b"").decode("utf-8", "replace")
         back = (read_regular(git / "gitdir", MAX_CONFIG) or b"").decode("utf-8", "replace") if common != git else ""
