@@ -44,7 +44,8 @@ test-system: $(STAMP) tools page
 # Both, with ten times the examples, 20,000 races and 200 kills; and the conformance kit, each fault of its agent with all
 # checks. An hour or more.
 nightly: $(STAMP) tools page
-	@ACP_TEST_NIGHTLY=1 $(PYTEST) --reruns 1 -rR -o faulthandler_timeout=3000 tests tests/system tests/conformance
+	@ACP_TEST_NIGHTLY=1 $(PYTEST) --reruns 1 -rR -o faulthandler_timeout=3000 \
+	  -o norecursedirs=".* node_modules tests/editors tests/models tests/agents tests/release" tests
 
 # The tiers whose folders changed since `main`: CONTRIBUTING.md. BASE=COMMIT: since another commit.
 affected: $(STAMP)

@@ -117,6 +117,7 @@ def test_every_line_for_a_shell_is_one_and_names_what_there_is():
 
 def test_every_target_of_make_is_one():
     targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert "tests tests/" not in (ROOT / "Makefile").read_text(encoding="utf-8"), "pytest drops the second folder"
     found = []
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
