@@ -43,11 +43,10 @@ class Read(PathTool[ReadParams]):
     def describe(self, params: ReadParams, roots: Roots) -> Description:
         path = roots.named(params.path)
         lines, cells = "", path.suffix.lower() == SUFFIX
-        if params.offset is not None and params.offset < 0:
-            lines = f" from {'cell' if cells else 'line'} {-params.offset} before its end"
+        kind, first = "cell" if cells else "line", params.offset or 1
+        if first < 0:
+            lines = f" from {kind} {-first} before its end"
         elif params.offset or params.limit:
-            first = params.offset or 1
-            kind = "cell" if cells else "line"
             last = "" if params.limit is None else f"s {first} to {first + params.limit - 1}"
             lines = f" {kind}{last}" if last else f" from {kind} {first}"
         line = None if cells or not params.offset or params.offset < 0 else params.offset
