@@ -25,6 +25,8 @@ SLOW = frozenset({3, 5})
 """Private modes for which the emulator changes every cell: another width, colours the other way round."""
 MOST_IN_CELL = 8
 """Characters: one and the marks on it."""
+STUMBLES = (TypeError, ValueError, LookupError, AttributeError, NameError)
+"""The emulator's own errors at some sequences."""
 
 
 class _Screen(pyte.Screen):
@@ -135,13 +137,7 @@ class Screen:
             for line in data.splitlines(keepends=True):
                 try:
                     self._stream.feed(line)
-                except (
-                    TypeError,
-                    ValueError,
-                    LookupError,
-                    AttributeError,
-                    NameError,
-                ):  # The emulator trips over some sequences.
+                except STUMBLES:
                     self._stream = pyte.ByteStream(self._screen)
 
     @property
