@@ -53,7 +53,8 @@ DONE = (
 )
 CLAIMS = re.compile(
     rf"\bI(?:'ve| have|’ve)?(?: now| also| just| successfully)* (?:{DONE}|wrote)\b(?! (?:nothing|no)\b)"
-    rf"|\b(?:has|have|was|were|(?:is|are) now)(?: now| also| all)*(?: been)?(?: successfully)? (?:{DONE})\b",
+    rf"|\b(?:has|have|was|were|(?:is|are) now)(?: now| also| all)*(?: been)?(?: successfully)? (?:{DONE})\b"
+    rf"|^\W*(?!set\b)(?:{DONE}|wrote)(?: successfully)? (?:the|an?|all|both|it|its|this|these|your|\d+)\b",
     re.IGNORECASE,
 )
 """Words that say that something was changed."""

@@ -57,7 +57,7 @@ async def turn(tmp_path, *answers: Answer | str, **more: Any) -> tuple[Any, list
 
 @pytest.mark.parametrize(("answers", "told"), [
     (["I have changed the port to 9090."], "[No file has been changed in this turn. Go on, or tell the user"),
-    (["Done."], "[No file has been changed in this turn. Go on"),
+    (["Done."], "[No file has been changed in this turn. Go on"), (["Updated the port."], "[No file has been changed "),
     ([asks(NO_EDIT), "The port was updated."], "; the last change failed: "),
     ([asks(NO_EDIT), "I could not find it."], "the last change failed: "),
     ([asks(Call("rename_all", {"a": 1})), "Renamed."], "the last change failed: rename_all"),
