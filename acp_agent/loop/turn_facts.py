@@ -65,6 +65,20 @@ NO_CLAIM = re.compile(
 """Words after which, in a sentence, they do not."""
 FINISHED = re.compile(r"^\W*(?:all )?(?:done|finished|successfully)\b", re.IGNORECASE)
 """Words that say so of the whole."""
+ADVISES = re.compile(
+    r"^ {0,3}```|\byou (?:(?:will|would) )?(?:can|could|should|must|may|need to|have to) "
+    r"|\bfollowing (?:command|code)\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Words by which the user is to do what was asked for."""
+ANNOUNCES = re.compile(
+    r"\W*(?:(?:now|next|then|first|ok(?:ay)?|so|and|to \w[^,]{,80},)\W+)*"
+    r"(?:I(?:[’']ll| will| am going to|[’']m going to)|let me|let[’']s)\b(?! (?:not|never|know|wait|be|stop|leave)\b)",
+    re.IGNORECASE,
+)
+"""A sentence that says what comes next."""
+LATER_ON = re.compile(r"\b(?:if|once|when|after|until|unless)\b|\?\W*$", re.IGNORECASE)
+"""Words with which it may be the last one."""
 WANTS = re.compile(
     r"\b(?:add|change|set|update|create|rename|replace|fix|remove|delete|move|write|edit|modify|implement|insert|append"
     r"|correct|refactor|convert|make|go (?:on|ahead)|continue|proceed|do (?:it|so|that)|yes|try again)\b",
@@ -81,8 +95,14 @@ ASKS = re.compile(
 )
 """A prompt that is answered with words."""
 
+FIRST_SENTENCE = re.compile(r"[.:]?(?:\s*\n|(?<=[.:])\s|$)")
+"""Where the first sentence of an error ends: what comes after it is for the model."""
 NOTHING_CHANGED = "No file has been changed in this turn"
 GO_ON = "[{}. Go on, or tell the user what is not done.]"
+NOT_CARRIED_OUT = (
+    "[{}: nobody carries out what an answer says. Call the tools yourself, or tell the user what is not done.]"
+)
+NOT_DONE_YET = "[You said what you will do, and called no tool. Do it now, or answer the user.]"
 
 
 class TurnFacts:
@@ -98,6 +118,8 @@ class TurnFacts:
         """Whether something may have been done that nobody looks at: in other folders, by a server, in a sub-agent."""
         self.checked = False
         """Whether the model was told what it has not done."""
+        self._wanted = False
+        """Whether the prompt wants a change."""
 
     def made(self, changes: Sequence[Change]) -> None:
         """By the turn's calls."""
@@ -134,19 +156,27 @@ class TurnFacts:
         self.failures += failed
         if means:
             title = ready.description.title if ready is not None else call.name
-            error = f": {str(outcome.error).splitlines()[0][:MOST_SAID]}" if outcome.error is not None else ""
+            error = (
+                f": {FIRST_SENTENCE.split(str(outcome.error), 1)[0][:MOST_SAID]}" if outcome.error is not None else ""
+            )
             self.failed = f"{title}{error}" if failed and not outcome.looked.changes else ""
         elif not failed and (unseen or outcome.looked.changes):
             self.failed = ""  # It may have been done so.
 
     def unfinished(self, prompt: str, said: str) -> str:
         """What the model is told once at the end of a turn; empty if its words may be true."""
-        wanted = WANTS.search(prompt) is not None and ASKS.search(prompt.strip()) is None
-        claims = wanted and not self.changed and not self.unknown and _claims(said)
-        if self.checked or not (self.failed or claims):
+        asked = ASKS.search(prompt.strip()) is not None
+        self._wanted = WANTS.search(prompt) is not None and not asked
+        idle = self._wanted and not self.changed and not self.unknown
+        announced, advised = _announces(said), idle and ADVISES.search(said) is not None
+        if self.checked or not (
+            self.failed or (idle and (advised or announced or _claims(said))) or (asked and announced)
+        ):
             return ""
         self.checked = True
-        return GO_ON.format(self.words)
+        if not (self.failed or idle):
+            return NOT_DONE_YET
+        return (NOT_CARRIED_OUT if advised or announced else GO_ON).format(self.words)
 
     @property
     def words(self) -> str:
@@ -158,7 +188,8 @@ class TurnFacts:
 
     def contradicts(self) -> str:
         """What the user is told at the end of a turn in which the model was told so and did no better."""
-        return f"{self.words}." if self.checked and self.words else ""
+        told = self.checked and (self.failed or self._wanted)
+        return f"{self.words}." if told and self.words else ""
 
     def as_json(self) -> dict[str, Any]:
         """For `_meta`."""
@@ -174,6 +205,12 @@ def _claims(said: str) -> bool:
     return FINISHED.search(said) is not None or any(
         claim is not None and NO_CLAIM.search(each[: claim.start()]) is None for claim, each in found
     )
+
+
+def _announces(said: str) -> bool:
+    """Whether the last words are of what comes next, though nothing does."""
+    sentences = re.split(r"(?<=[.!?:])\s|\n", said.strip())
+    return ANNOUNCES.match(sentences[-1]) is not None and LATER_ON.search(sentences[-1]) is None
 
 
 def meant_to_change(call: Call) -> bool:

@@ -139,10 +139,12 @@ async def test_a_call_written_as_text_runs_and_is_not_shown_as_an_answer(tmp_pat
 
 
 async def test_a_written_call_may_name_a_tool_by_another_name_and_one_that_is_not_sent(tmp_path):
-    async with went(tmp_path, [json.dumps({"name": "mkdir", "arguments": {"path": "data"}}), "done"]) as r:
+    made_up = 'I rename it.\n```json\n{"name": "rename_file", "arguments": {"old": "a", "new": "b"}}\n```\nIt is renamed.'
+    script = [json.dumps({"name": "mkdir", "arguments": {"path": "data"}}), made_up, "done"]
+    async with went(tmp_path, script) as r:
         assert "create_directory" not in r.tool_names(1)
         assert (r.project / "data").is_dir()
-        assert r.editor.text() == "done"
+        assert r.editor.text() == "I rename it.\ndone" and "a does not exist" in r.messages(3)[-1]["content"]
 
 
 async def test_a_written_call_that_changes_something_is_asked_about_even_in_auto_until_one_was_allowed(tmp_path):

@@ -25,6 +25,7 @@ def said(r) -> str:
 
 @pytest.mark.parametrize(("call", "category", "error"), [
     (Call("teleport", {}), "tool_not_found", "Unknown tool `teleport`"),
+    (Call("attempt_completion", {"result": "x"}), "tool_not_found", "to end, answer the user in words"),
     (Call("read", {}), "invalid_parameters", "- path: Field required"),
     (Call("read", {"path": "a", "limit": "many"}), "type_mismatch", "- limit: "),
     (Call("read", {"path": "/etc/passwd"}), "policy_blocked", "outside this session's folders"),

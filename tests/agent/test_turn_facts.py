@@ -58,6 +58,9 @@ async def turn(tmp_path, *answers: Answer | str, **more: Any) -> tuple[Any, list
 @pytest.mark.parametrize(("answers", "told"), [
     (["I have changed the port to 9090."], "[No file has been changed in this turn. Go on, or tell the user"),
     (["Done."], "[No file has been changed in this turn. Go on"), (["Updated the port."], "[No file has been changed "),
+    (["I will set the port to 9090."], "nobody carries out what an answer says"),
+    (["Use this:\n\n```bash\nsed -i s/8080/9090/ config.json\n```\nIt sets the port."], "nobody carries out what an"),
+    (["To do that, you need to edit config.json."], "nobody carries out what an answer says"),
     ([asks(NO_EDIT), "The port was updated."], "; the last change failed: "),
     ([asks(NO_EDIT), "I could not find it."], "the last change failed: "),
     ([asks(Call("rename_all", {"a": 1})), "Renamed."], "the last change failed: rename_all"),
@@ -70,6 +73,11 @@ async def test_before_a_turn_ends_the_model_is_told_once_what_was_not_done(tmp_p
     assert len(re.findall("No file has been changed|The last change failed", r.editor.text())) == 1
 
 
+async def test_an_announcement_is_no_answer(tmp_path):
+    r, last = await turn(tmp_path, "I will look at the file.", "It is 8080.", prompt="What is the port?")
+    assert "answer the user" in last[-1] and "o file has been changed" not in r.editor.text()
+
+
 async def test_who_goes_on_is_not_contradicted(tmp_path):
     fix = asks(Call("write", {"path": "config.json", "content": '{"port": 9090}\n'}))
     r, _ = await turn(
@@ -80,7 +88,9 @@ async def test_who_goes_on_is_not_contradicted(tmp_path):
 
 
 @pytest.mark.parametrize(("answers", "more"), [
-    (["The port was changed in May."], {"prompt": "When was the port changed?"}),
+    (["The port was changed in May."], {"prompt": "When was the port changed?"}), (["I will not do that."], {}),
+    (["I'll set it once you tell me which file."], {}), (["Use `sed -n 1p`."], {"prompt": "How do I see it?"}),
+    (["I'll remember that."], {"prompt": "Tabs, from now on."}),
     (["It was added by Ann."], {"prompt": "Explain this file."}), (["I looked at it."], {}),
     (["Done."], {"prompt": "Run the tests."}),
     ([asks(bash("sed -i s/8080/9090/ config.json")), "I have changed the port."], {}),

@@ -186,6 +186,9 @@ async def test_several_edits_of_a_file_are_made_all_or_none(on: Bench) -> None:
 async def test_edit_of_what_is_not_there_shows_what_is_nearest(on: Bench, wanted: str, words: str) -> None:
     (on.folder / "f").write_text("class A:\n    def run(self):\n        pass\n")
     await on.fails(words, "edit", path="f", old_string=wanted, new_string="x")
+    await on.fails(
+        r"\nThe whole file:\n     1\tclass A:\n.*\n     3\t", "edit", path="f", old_string=wanted, new_string="x"
+    )
 
 
 @pytest.mark.parametrize(("old", "new", "then"), [
@@ -415,11 +418,13 @@ async def test_write_onto_a_folder_or_through_a_file_is_refused(on: Bench) -> No
 
 async def test_edit_looks_for_similar_lines_only_as_far_as_that_is_quick(on: Bench) -> None:
     (on.folder / "long").write_text(("abc def " * 1250 + "\n") * 500 + "value = compute(1)\n")
-    with pytest.raises(ToolError, match=r"The most similar line is 501:\nvalue = compute\(1\)"):
+    with pytest.raises(
+        ToolError, match=r"The most similar line is 501:\nvalue = compute\(1\)\nThere:\n   499\t(?s:.*)omitted\]\n"
+    ):
         await on.call("edit", path="long", old_string="value = computed(1)", new_string="x")
     lines = "".join(f"{'line ' * 20}{number}\n" for number in range(3000))
     (on.folder / "many").write_text(lines + "value = compute(1)\n")
-    words = "nothing similar is in the part that was compared"
+    words = "Nothing similar is in the part that was compared"
     await on.fails(words, "edit", path="many", old_string="value = computed(1)", new_string="x")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from acp_agent.config.model import DependencyRule, ToolsConfig
@@ -23,6 +23,7 @@ from acp_agent.loop.toolbox.rendering import rendered
 from acp_agent.safety.access import RISK_METADATA
 from acp_agent.safety.deciding.deciders import Deciders
 from acp_agent.safety.globs import matches, matches_any
+from acp_agent.tools.kit.other_forms import NAMES
 from acp_agent.tools.kit.registry import TOOLS, ToolEntry, Tools
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,9 @@ LEAST_SIMILAR = 0.05
 
 MOST_FOUND = 4
 """Tools that one search adds."""
+
+ANY = {"type": "object", "properties": {}, "additionalProperties": True}
+"""Arguments of a tool that is meant by a made-up name: the tool's own schema is compared when it is called."""
 
 DEFAULT_THRESHOLD = 0.6
 
@@ -179,7 +183,8 @@ class Offer:
         self._small, self._chosen = small, None
         self._weighed = {entry.name for entry in entries}
         self._boosts = {entry.name: boost for entry in entries if (boost := self._boost(entry))}
-        others = [entry for entry in entries if not self._always(entry) and not self._step_away(entry)]
+        away = self._away()
+        others = [entry for entry in entries if not self._always(entry, away) and entry.name not in away]
         if small and config.enabled:  # Ours are the same in all projects: a local server reads them once.
             others = [entry for entry in others if entry.name not in TOOLS]
             self._chosen = frozenset(entry.name for entry in others)
@@ -245,11 +250,12 @@ class Offer:
         patches = self.find(PATCH) is not None and matches_any(self._config.files.patch_models, model.casefold())
         return patches == (entry.name == EDIT)
 
-    def _step_away(self, entry: ToolEntry) -> bool:
-        return entry.name in STEP_AWAY and entry.name in TOOLS and self.find(FIND_MORE) is not None
+    def _away(self) -> Collection[str]:
+        """What is not sent before it is found."""
+        return STEP_AWAY & TOOLS.keys() if self.find(FIND_MORE) is not None else ()
 
-    def _always(self, entry: ToolEntry) -> bool:
-        if self._step_away(entry):
+    def _always(self, entry: ToolEntry, away: Collection[str]) -> bool:
+        if entry.name in away:
             return False
         return entry.name in ESSENTIAL if self._small else entry.core
 
@@ -262,19 +268,19 @@ class Offer:
 
     def sent(self) -> list[ToolEntry]:
         """The entries whose definitions are sent now; what `prefers` boosts comes first, built-in tools, too. Those
-        that look at background commands are sent before there is one: a tool that came in the middle of a turn would
-        cost the server's prompt cache."""
-        chosen = self._chosen
-        fits = (None, NO_RUNS) if self.find("bash") is not None else (None,)
+        that look at background commands are sent before there is one, but to a small context: a tool that came in the
+        middle of a turn would cost the server's prompt cache."""
+        chosen, away = self._chosen, self._away()
+        fits = (None, NO_RUNS) if not self._small and self.find("bash") is not None else (None,)
         entries = [
             entry for entry in self._registry.entries() if self.why_not(entry) in fits and not self._other_form(entry)
         ]
         sent = {
             entry.name: entry
             for entry in sorted(entries, key=lambda entry: -self._boosts.get(entry.name, 0.0))
-            if self._always(entry)
-            or (self._step_away(entry) and entry.name in self._boosts)
-            or (entry.name in chosen if chosen is not None else not self._step_away(entry))
+            if self._always(entry, away)
+            or (entry.name in away and entry.name in self._boosts)
+            or (entry.name in chosen if chosen is not None else entry.name not in away)
         }
         # New ones come last: what the server has read of the request so far stays the same.
         more = dict.fromkeys([*self._added, *(name for name in self._succeeded if name not in sent)])
@@ -285,13 +291,13 @@ class Offer:
         return self.definitions_of(self.sent())
 
     def unsent(self) -> tuple[ToolDefinition, ...]:
-        """What runs though it is not sent: tools left out, and other names of all."""
-        sent = {entry.name for entry in self.sent()}
-        return tuple(
-            ToolDefinition(name, "", entry.parameters)
-            for entry in self.entries()
-            for name in (entry.name, *entry.aliases)
-            if name not in sent
+        """What runs though it is not sent: tools left out, other names of all, and names that models make up."""
+        sent, entries = {entry.name for entry in self.sent()}, self.entries()
+        known = {name: entry for entry in entries for name in (entry.name, *entry.aliases)}
+        made_up = [ToolDefinition(name, "", ANY) for name, ours in NAMES.items() if ours in known and name not in known]
+        return (
+            *(ToolDefinition(name, "", entry.parameters) for name, entry in known.items() if name not in sent),
+            *made_up,
         )
 
     def definitions_of(self, entries: Sequence[ToolEntry]) -> Sequence[ToolDefinition]:

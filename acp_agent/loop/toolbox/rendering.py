@@ -19,7 +19,7 @@ SECTION = re.compile(r"\n\n(When to use|When not to use|Disambiguation|Examples)
 BEGINS = ("for ", "to ", "if ", "while ", "before ", "as ")
 """Beginnings of what a tool is not for that need no other word before them."""
 
-CHECKED_HERE = frozenset(("minLength", "maxLength", "exclusiveMinimum", "additionalProperties"))
+CHECKED_HERE = frozenset(("minLength", "maxLength", "minimum", "exclusiveMinimum", "additionalProperties"))
 """Parts of a schema that say nothing to a model; arguments are checked against the whole one."""
 
 

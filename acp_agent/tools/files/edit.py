@@ -33,6 +33,7 @@ from acp_agent.tools.kit.text import (
     keep_credentials,
     moved_on_disk,
     need_expressible,
+    numbered,
     read_file,
     without_numbers,
 )
@@ -220,7 +221,7 @@ def _all_replaced(params: EditParams, old: str, places: Places = _lines) -> str:
     new = old
     for number, edit in enumerate(params.all_edits, 1):
         try:
-            new = _replaced(edit, params.path, new, places)
+            new = _replaced(edit, params.path, new, places, alone=len(params.edits) < 2)
         except ToolError as error:
             if len(params.edits) < 2:
                 raise
@@ -243,8 +244,8 @@ def _with_more(more: str, old: str) -> str:
     return with_ends(f"{text}{between}{more}" + ("" if more.endswith("\n") else "\n"), old)
 
 
-def _replaced(params: Replacement, path: str, old: str, places: Places) -> str:
-    """The new text. Raises ToolError that helps to find the right `old_string`."""
+def _replaced(params: Replacement, path: str, old: str, places: Places, *, alone: bool) -> str:
+    """The new text. Raises ToolError that helps to find the right `old_string`. `alone`: `old` is what the file has."""
     if not params.old_string:
         return _with_more(plain(params.new_string) if places is _lines else "", old)
     text, target, replacement = plain(old), plain(params.old_string), plain(params.new_string)
@@ -253,12 +254,17 @@ def _replaced(params: Replacement, path: str, old: str, places: Places) -> str:
     if target == replacement:
         ends = ", and line ends stay as they are" if params.old_string != params.new_string else ""
         raise ToolError(
-            f"`old_string` and `new_string` are the same{ends}; there is nothing to change.", "invalid_parameters"
+            f"`old_string` and `new_string` are the same{ends}; there is nothing to change. A file is renamed with "
+            "`move_path` or `mv`.",
+            "invalid_parameters",
         )
     count = text.count(target)
     choice = "" if places is _lines else "name its `cell`, "
     if count == 0:
-        raise ToolError(f"`old_string` is not in {path}.{_nearest(target, text, places)}")
+        near, why = _nearest(target, text, places)
+        raise ToolError(
+            f"`old_string` is not in {path}. {why}{_around(near, text) if alone and places is _lines else ''}"
+        )
     if count > 1 and not params.replace_all:
         raise ToolError(
             f"`old_string` occurs {count} times in {path} ({places(_lines_of(target, text), text)}). Give more of "
@@ -272,6 +278,12 @@ MOST_LINES = 10
 
 LONGEST_SEARCH = 4000
 """Lines of a file that are searched for text that was not found."""
+
+SHOWN_WHOLE = 50
+"""Lines of a file that is shown with the error: one read less."""
+SHOWN_CHARS = 2000
+SHOWN_AROUND = 2
+"""Of a longer one, lines before and after the nearest."""
 
 MOST_COMPARED = 2000
 MOST_COMPARED_CHARS = 200_000
@@ -288,21 +300,36 @@ def _lines_of(target: str, text: str) -> list[int]:
     return lines
 
 
-def _nearest(target: str, text: str, places: Places) -> str:
-    """Returns the lines of the file most similar to the target's first line."""
+def _nearest(target: str, text: str, places: Places) -> tuple[int, str]:
+    """The line of the file most similar to the target's first line (0: none is), and a sentence with it."""
     wanted = next((line for line in target.split("\n") if line.strip()), "")
     lines = text.split("\n")[:LONGEST_SEARCH]
     for number, line in enumerate(lines, 1):
         if line.strip() == wanted.strip():
             where = places([number], text)
-            return f" Its first line is at {where}, but the following text or the white space differs:\n{line}"
+            return number, f"Its first line is at {where}, but the following text or the white space differs:\n{line}"
     compared = _comparable(lines) if len(wanted) <= LONGEST_COMPARED else {}
     near = difflib.get_close_matches(wanted, compared, n=1, cutoff=0.6)
-    if not near:
-        whole = len(compared) == len(set(lines)) and text.count("\n") < LONGEST_SEARCH
-        where = "it contains nothing similar" if whole else "nothing similar is in the part that was compared"
-        return f" Read the file again: {where}."
-    return f" The most similar line is {places([compared[near[0]]], text).removeprefix('line ')}:\n{near[0]}"
+    if near:
+        where = places([compared[near[0]]], text).removeprefix("line ")
+        return compared[near[0]], f"The most similar line is {where}:\n{near[0]}"
+    whole = len(compared) == len(set(lines)) and text.count("\n") < LONGEST_SEARCH
+    return 0, "It contains nothing similar." if whole else "Nothing similar is in the part that was compared."
+
+
+def _around(near: int, text: str) -> str:
+    """What the model may have wanted to send, so that it need not read the file: all of a short one, else the lines
+    around the nearest."""
+    lines = text.removesuffix("\n").split("\n")
+    if len(lines) <= SHOWN_WHOLE and len(text) <= SHOWN_CHARS:
+        shown, title = range(len(lines)), "The whole file"
+    elif near:
+        shown, title = range(max(near - 1 - SHOWN_AROUND, 0), min(near + SHOWN_AROUND, len(lines))), "There"
+    else:
+        return " Read it."
+    if not text:
+        return " The file is empty."
+    return "\n".join((f"\n{title}:", *(numbered(at + 1, lines[at], LONGEST_COMPARED) for at in shown)))
 
 
 def _comparable(lines: list[str]) -> dict[str, int]:

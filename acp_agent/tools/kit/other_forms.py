@@ -33,16 +33,22 @@ NAMES = {
     for other in others.split()
 }
 """Names that models make up for our tools, in no schema and no documentation: no rule can be written for them."""
+ENDS = frozenset(
+    "finish done end exit answer final_answer respond reply submit complete task_complete attempt_completion".split()
+)
+"""Tools of other agents by which a turn ends."""
 PYTHON = frozenset("python python3 python_repl run_python execute_python code_interpreter python_interpreter".split())
 CODE = ("code", "script", "source", "program", "input", "content", "query")
 
 
 def in_our_form(name: str, arguments: Any, *, known: bool) -> tuple[str, Any]:
     """The name and arguments of our tool for a call that means it; others unchanged. `known`: a tool has that name.
-    Raises ToolError for a command of an editor tool that no tool of ours has."""
+    Raises ToolError for a command of an editor tool that no tool of ours has, and for a tool that ends the turn."""
     plain = plain_name(name)
     if known and not (plain == "rename" and isinstance(arguments, dict) and "symbol" not in arguments):
         return name, arguments
+    if plain in ENDS:
+        raise ToolError(f"There is no tool `{name}`: to end, answer the user in words.", "tool_not_found")
     if plain in PYTHON and isinstance(arguments, dict):
         code = next((arguments[key] for key in CODE if isinstance(arguments.get(key), str)), None)
         return (name, arguments) if code is None else ("bash", {"command": _program(code)})
