@@ -392,7 +392,7 @@ class DependenciesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 class SchemaFilterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: Annotated[bool, key("With many tools, send only the relevant definitions.")] = True
     max_tools: Annotated[int, key("Definitions sent besides the core tools.", ge=1, project=True)] = 24
-    small_window: Annotated[int, key("Context in tokens up to which only the essential tools count as core.", ge=0)] = (
+    small_window: Annotated[int, key("Context in tokens up to which the prompt is short, the tools few.", ge=0)] = (
         16_384
     )
     max_tools_small: Annotated[

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from acp_agent.lazy import load
 from acp_agent.safety.access import ExecuteAccess, NoAccess, PathAccess
+from acp_agent.tools.kit.other_forms import ENDS
 
 if TYPE_CHECKING:
     from acp_agent.loop.calls.call import Call
@@ -31,6 +32,8 @@ MOST_COUNTED = 3
 """Of these, with lines added and removed."""
 MOST_BYTES = 200_000
 """Of a file whose lines are counted."""
+MOST_ASKED = 500
+"""Characters of the prompt that are repeated to the model: what stands last is what a small one heeds."""
 MOST_SAID = 200
 """Characters of an error that are repeated."""
 SHOWN_FOLDERS = frozenset((".github", ".agents", ".vscode"))
@@ -77,7 +80,9 @@ ANNOUNCES = re.compile(
     re.IGNORECASE,
 )
 """A sentence that says what comes next."""
-LATER_ON = re.compile(r"\b(?:if|once|when|after|until|unless)\b|\?\W*$", re.IGNORECASE)
+LATER_ON = re.compile(
+    r"\b(?:once|when|after|until|unless|if (?:you|needed|necessary|so|that|it|there|the user))\b|\?\W*$", re.IGNORECASE
+)
 """Words with which it may be the last one."""
 WANTS = re.compile(
     r"\b(?:add|change|set|update|create|rename|replace|fix|remove|delete|move|write|edit|modify|implement|insert|append"
@@ -98,11 +103,12 @@ ASKS = re.compile(
 FIRST_SENTENCE = re.compile(r"[.:]?(?:\s*\n|(?<=[.:])\s|$)")
 """Where the first sentence of an error ends: what comes after it is for the model."""
 NOTHING_CHANGED = "No file has been changed in this turn"
-GO_ON = "[{}. Go on, or tell the user what is not done.]"
+GO_ON = "[{}. Go on, or tell the user what is not done. {}]"
 NOT_CARRIED_OUT = (
-    "[{}: nobody carries out what an answer says. Call the tools yourself, or tell the user what is not done.]"
+    "[{}: nobody carries out what an answer says. Call the tools yourself, or tell the user what is not done. {}]"
 )
-NOT_DONE_YET = "[You said what you will do, and called no tool. Do it now, or answer the user.]"
+NOT_DONE_YET = "[You said what you will do, and called no tool. Do it now, or tell the user what you found. {}]"
+ASKED = "The user asked: {}"
 
 
 class TurnFacts:
@@ -155,7 +161,7 @@ class TurnFacts:
             return
         self.failures += failed
         if means:
-            title = ready.description.title if ready is not None else call.name
+            title = ready.description.title if ready is not None else call.use.name
             error = (
                 f": {FIRST_SENTENCE.split(str(outcome.error), 1)[0][:MOST_SAID]}" if outcome.error is not None else ""
             )
@@ -168,15 +174,13 @@ class TurnFacts:
         asked = ASKS.search(prompt.strip()) is not None
         self._wanted = WANTS.search(prompt) is not None and not asked
         idle = self._wanted and not self.changed and not self.unknown
-        announced, advised = _announces(said), idle and ADVISES.search(said) is not None
-        if self.checked or not (
-            self.failed or (idle and (advised or announced or _claims(said))) or (asked and announced)
-        ):
+        unheard = _announces(said) or (idle and ADVISES.search(said) is not None)
+        if self.checked or not (self.failed or (idle and (unheard or _claims(said))) or (asked and unheard)):
             return ""
         self.checked = True
-        if not (self.failed or idle):
-            return NOT_DONE_YET
-        return (NOT_CARRIED_OUT if advised or announced else GO_ON).format(self.words)
+        told = NOT_DONE_YET if not (self.failed or idle) else NOT_CARRIED_OUT if unheard else GO_ON
+        again = ASKED.format(prompt.strip()[:MOST_ASKED])
+        return told.format(again) if told is NOT_DONE_YET else told.format(self.words, again)
 
     @property
     def words(self) -> str:
@@ -216,7 +220,8 @@ def _announces(said: str) -> bool:
 def meant_to_change(call: Call) -> bool:
     """Whether the call was there to change files."""
     if call.ready is None:
-        return not re.search("read|list|find|search|grep|view|get|fetch|open", call.name)
+        named = call.use.name
+        return named not in ENDS and not re.search("read|list|find|search|grep|view|get|fetch|open", named)
     if call.ready.entry.kind in ("edit", "delete", "move"):
         return True
     parts = [part for line in _examined(call) for part in line.parts]

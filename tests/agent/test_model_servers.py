@@ -139,7 +139,9 @@ async def test_a_call_written_as_text_runs_and_is_not_shown_as_an_answer(tmp_pat
 
 
 async def test_a_written_call_may_name_a_tool_by_another_name_and_one_that_is_not_sent(tmp_path):
-    made_up = 'I rename it.\n```json\n{"name": "rename_file", "arguments": {"old": "a", "new": "b"}}\n```\nIt is renamed.'
+    made_up = (
+        'I rename it.\n```json\n{"name": "rename_file", "arguments": {"old": "a", "new": "b"}}\n```\nIt is renamed.'
+    )
     script = [json.dumps({"name": "mkdir", "arguments": {"path": "data"}}), made_up, "done"]
     async with went(tmp_path, script) as r:
         assert "create_directory" not in r.tool_names(1)

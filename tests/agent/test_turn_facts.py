@@ -75,7 +75,7 @@ async def test_before_a_turn_ends_the_model_is_told_once_what_was_not_done(tmp_p
 
 async def test_an_announcement_is_no_answer(tmp_path):
     r, last = await turn(tmp_path, "I will look at the file.", "It is 8080.", prompt="What is the port?")
-    assert "answer the user" in last[-1] and "o file has been changed" not in r.editor.text()
+    assert "The user asked: What is the port?]" in last[-1] and "o file has been changed" not in r.editor.text()
 
 
 async def test_who_goes_on_is_not_contradicted(tmp_path):

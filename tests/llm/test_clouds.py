@@ -2,6 +2,7 @@
 client and its own description of the API."""
 
 import base64
+import json
 import re
 import struct
 import zlib
@@ -190,7 +191,9 @@ FAILED = header(b":message-type", b"error") + header(b":error-code", b"InternalF
     ([frame(header(b":event-type", b"a"), b'{"x":' + b"[" * 10_000)], "server", "nested too deeply"),
     ([frame(FAILED + header(b":error-message", b"It broke.")), STOP], "server", "It broke."),
     ([struct.pack("!IIB", 2**31, 9, 0) * 4], "server", "malformed"), ([THROTTLED], "rate_limit", "Too many requests"),
-    ([TEXT], "network", "ended early"), ([b"<html>" + b"x" * 40], "server", "malformed"),
+    ([TEXT], "network", "ended early"), ([b"<html>" + b"x" * 40], "not_found", "web page"),
+    ([b'{"message":', b' "Too long."}'], "server", "Too long."), ([b'{"output": {"message": 7}}'], "server", "malformed"),
+    ([b'{"output"'], "server", "malformed"), ([b'{"error_message": "Input is too long"}'], "context_too_long", "Input"),
     ([TEXT[:-1] + b"?", STOP], "server", "malformed"),
 ])  # fmt: skip
 async def test_streams_that_fail(chunks: list[bytes], kind: str, words: str) -> None:
@@ -212,6 +215,21 @@ async def test_unknown_events_are_passed_over_wherever_a_stream_is_cut_and_profi
     async with connected("bedrock", [raw]) as (provider, _):
         assert await collect(provider) == [llm.TextDelta("a"), llm.Finished("stop")]
     assert await listed("bedrock", [CLAUDE]) == [llm.ModelInfo(CLAUDE)]
+
+
+async def test_an_answer_that_is_not_streamed_is_read() -> None:
+    content = [
+        {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "s"}}}, {"text": "a"},
+        {"toolUse": {"toolUseId": "1", "name": "read", "input": {"path": "b"}}},
+    ]  # fmt: skip
+    usage = {"inputTokens": 3, "outputTokens": 4}
+    said = {"output": {"message": {"content": content}}, "stopReason": "tool_use", "usage": usage}
+    whole = json.dumps(said, indent=1).encode()
+    async with connected("bedrock", [RawAnswer((whole[:30], whole[30:]))]) as (provider, _):
+        events = await collect(provider)
+    assert all(each in events for each in (llm.TextDelta("a"), llm.ThoughtDelta("hm"), llm.UsageReport(3, 4)))
+    (use,) = [event for event in events if isinstance(event, llm.ToolUse)]
+    assert (use.name, json.loads(use.arguments), events[-1].reason) == ("read", {"path": "b"}, "tool_calls")
 
 
 async def test_no_two_documents_of_a_message_have_one_name() -> None:

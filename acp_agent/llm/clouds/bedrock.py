@@ -26,9 +26,9 @@ from acp_agent.llm import base as llm
 from acp_agent.llm.choose import complete_base_url
 from acp_agent.llm.messages_answer import Block, Delta, Event, MessagesAnswer, Usage
 from acp_agent.llm.messages_request import MessagesEncoder
-from acp_agent.llm.provider_errors import ErrorInAnswer, error_from_object
+from acp_agent.llm.provider_errors import ErrorInAnswer, complaint, error_from_object
 from acp_agent.llm.transport.http_provider import Exchange, HttpProvider
-from acp_agent.llm.transport.sse import FoldedAnswer
+from acp_agent.llm.transport.sse import BLANK, EventTooLong, FoldedAnswer, WebPage
 
 MISSING = "Amazon Bedrock needs the package botocore: pip install 'acp-coder[bedrock]'"
 NO_CREDENTIALS = (
@@ -187,16 +187,34 @@ def _block(block: Mapping[str, Any], place: str) -> dict[str, Any]:
 # --- answer ------------------------------------------------------------------------------------------------------
 
 
+LONGEST_DOCUMENT = 16 * 1024 * 1024
+"""Bytes of an answer that is no stream."""
+
+
 class EventStreamReader:
-    """Reads one answer from its bytes, in `application/vnd.amazon.eventstream`."""
+    """Reads one answer from its bytes, in `application/vnd.amazon.eventstream`, or the JSON of an answer that was not
+    streamed, as proxies send it. Raises what `answer` raises, `WebPage`, `EventTooLong`."""
 
     def __init__(self, buffer: Any, answer: FoldedAnswer) -> None:
         self._answer = answer
         self._buffer = buffer()
         # What botocore's parser raises for headers that are none.
         self._broken = (load("botocore.eventstream:ParserError"), UnicodeDecodeError, KeyError, struct.error)
+        self._document: bytearray | None = None
+        self._begun = False
 
     def feed(self, chunk: bytes) -> Iterator[llm.ModelEvent]:
+        if not self._begun and (start := chunk.lstrip(BLANK)):  # A message begins with its length, so with a zero.
+            self._begun = True
+            if start.startswith(b"<"):
+                raise WebPage
+            if start.startswith(b"{"):
+                self._document = bytearray()
+        if self._document is not None:
+            self._document += chunk
+            if len(self._document) > LONGEST_DOCUMENT:
+                raise EventTooLong(f"the answer is longer than {LONGEST_DOCUMENT} bytes")
+            return
         frames: list[Any] = []
         broken: Exception | None = None
         try:
@@ -211,7 +229,30 @@ class EventStreamReader:
             raise ErrorInAnswer(f"the stream is malformed: {broken}") from broken
 
     def end(self) -> Iterator[llm.ModelEvent]:
-        yield from ()
+        for event in _streamed(bytes(self._document)) if self._document is not None else ():
+            yield from self._answer.feed(event)
+
+
+def _streamed(document: bytes) -> Iterator[bytes]:
+    """The answer of `Converse` as the events of `ConverseStream`. Raises `ErrorInAnswer`."""
+    try:
+        whole = read_json(document.strip(BLANK))
+        if "output" not in whole:
+            raise ErrorInAnswer(complaint(document) or whole)
+        events: list[tuple[str, dict[str, Any]]] = []
+        for index, block in enumerate(whole["output"]["message"]["content"]):
+            at, delta = {"contentBlockIndex": index}, block
+            if (use := block.get("toolUse")) is not None:
+                events.append(("contentBlockStart", {**at, "start": {"toolUse": {**use, "input": None}}}))
+                delta = {"toolUse": {"input": msgspec.json.encode(use.get("input") or {}).decode()}}
+            elif said := (block.get("reasoningContent") or {}).get("reasoningText"):
+                delta = {"reasoningContent": said}
+            events.append(("contentBlockDelta", {**at, "delta": delta}))
+        events.append(("messageStop", {"stopReason": whole.get("stopReason")}))
+        events.append(("metadata", {"usage": whole.get("usage")}))
+    except (msgspec.DecodeError, LookupError, TypeError, AttributeError) as error:
+        raise ErrorInAnswer(f"the answer is malformed: {error!r}") from error
+    yield from (msgspec.json.encode({kind: payload}) for kind, payload in events)
 
 
 def _named(frame: Any) -> bytes:

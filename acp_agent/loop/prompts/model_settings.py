@@ -18,11 +18,13 @@ THOUGHT_LEVELS: dict[str, ThoughtLevel] = {"off": "off", "low": "low", "medium":
 def model_settings(session: Session, memory: Memory, model: ReadyModel) -> ModelSettings:
     """The system prompt, the head of the conversation and the choices of the session, for `model`."""
     agent, of_project = session.config.settings.agent, memory.instructions
+    window = memory.room.known(model.name, model.known_window)
+    brief = window is not None and window <= session.config.settings.tools.schema_filter.small_window
     context = context_block(session.roots, of_project, memory.skills.described(), memory.library.agents())
     return ModelSettings(
         model=model.id,
         system=session.outbox.clean(
-            system_prompt(session.choices.mode(), agent.instructions, agent.max_tool_iterations)
+            system_prompt(session.choices.mode(), agent.instructions, agent.max_tool_iterations, brief=brief)
         ),
         context=session.outbox.clean(context),
         thought_level=THOUGHT_LEVELS.get(session.choices.thought_level),

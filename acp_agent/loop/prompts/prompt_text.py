@@ -136,15 +136,16 @@ def title_of(blocks: Sequence[ContentBlock]) -> str:
 
 
 @cache
-def _template() -> str:
-    return Path(__file__).with_name("system.md").read_text(encoding="utf-8")
+def _template(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
-def system_prompt(mode: Mode, instructions: str, requests: int) -> str:
+def system_prompt(mode: Mode, instructions: str, requests: int, *, brief: bool = False) -> str:
     """Returns the beginning of every request: the same bytes for all projects, sessions and days. `instructions`: of
-    the configuration; `requests`: model calls of a turn."""
+    the configuration; `requests`: model calls of a turn; `brief`: for a small context, and so mostly for a small model,
+    which repeats a long prompt instead of following it."""
     system = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}.get(sys.platform, sys.platform)
-    prompt = _template().format(
+    prompt = _template("brief.md" if brief else "system.md").format(
         system=f"{system} ({platform.machine()})", mode=f"{mode.name}: {mode.description}", requests=requests
     )
     return f"{prompt}\n{instructions}".rstrip() + "\n"
