@@ -74,9 +74,9 @@ class Names:
         if len(kept) > self._most:
             last = kept[-1][0]
             keys = [key for key in keys if key < last]
-        for key in keys:
+        for key in sorted(keys):
             if len(kept) > self._most and key >= kept[-1][0]:
-                continue
+                break
             name = os.fsdecode(key[self._top :].replace(b"\0", b"/"))
             if not self._wanted(name) or any(key == other for other, _ in kept if kind == "dir"):
                 continue

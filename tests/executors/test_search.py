@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.errors import ExecutorError
-from acp_agent.executors import files, search
+from acp_agent.executors import files, listed_names, search
 from acp_agent.executors.base import FindQuery, Found, GrepQuery
 from acp_agent.executors.users import find_user
 from acp_agent.own_programs import find_program
@@ -147,7 +147,12 @@ async def test_only_files_that_match_the_glob_are_searched(program: str, tree: P
 
 async def test_rules_above_the_searched_folder_count(program: str, tree: Path) -> None:
     assert names(await grep("needle", tree / "src" / "deep"), tree) == ["src/deep/build/f.py", "src/deep/keep.log"]
-    assert names(await find("*.log", tree / "src" / "deep"), tree) == ["src/deep/keep.log"]
+    (tree / ".ignore").write_text("*\n")
+    assert names(await find("*.log", tree / "src" / "deep"), tree) == ["src/deep/keep.log"], "`.ignore` is none of them"
+    (tree / ".git").rename(tree / "git")
+    logs = ["src/deep/drop.log", "src/deep/keep.log"]
+    assert names(await find("*.log", tree / "src" / "deep"), tree) == logs, "nor is what is above, without a repository"
+    assert names(await grep("needle", tree / "src" / "deep", glob="*.log"), tree) == logs
 
 
 async def test_results_are_bounded(program: str, tree: Path) -> None:
@@ -339,6 +344,27 @@ def test_what_is_found_and_what_is_left_out_is_what_is_there(
         entries, more = files.entries(root, most)
         assert [name for name, _ in entries] == sorted(os.listdir(root))[:most]
         assert len(entries) + more == len(os.listdir(root))
+
+
+def test_a_list_is_judged_in_pieces_of_any_size_and_little_of_it_by_the_glob(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    matcher = lambda kind, glob: lambda name: [*map(asked.append, [name])] == [None] and glob[1:] in name  # noqa: E731
+    monkeypatch.setattr(listed_names, "matcher", matcher)
+    paths = [f"f{n}/g/{n}.py" for n in range(10_000)]
+    listed = b"".join(f"/r/needle/{paths[7_919 * n % 10_000]}\0".encode() for n in range(10_000))
+    folders = sorted(
+        [*map(Path, paths), *(Path(path).parent for path in paths), *(Path(path).parents[1] for path in paths)]
+    )
+    for size in (17, 1_000, len(listed)):
+        for glob, most, judged in (("*.py", 3, 100), ("*f99", 1_000, 333), ("*needle", 9, 0), ("*absent", 9, 0)):
+            names = listed_names.Names(FindQuery(glob, Path("/r/needle"), most, 1.0), None)
+            asked.clear()
+            for start in range(0, len(listed), size):
+                names(listed[start : start + size])
+            found = [str(match.path.relative_to("/r/needle")) for match in names.found()]
+            assert (
+                found == [str(path) for path in folders if glob[1:] in str(path)][: most + 1] and len(asked) <= judged
+            )
 
 
 # --- what ripgrep says, spoken by a stub -------------------------------------------------------------------------
