@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ import anyio
 
 from acp_agent.executors.base import FindQuery, GrepQuery
 from acp_agent.executors.local import LocalExecutor
+from acp_agent.safety.folders.protect import PathRules
 
 ROOT = Path(__file__).resolve().parents[1]
 PLACE = ROOT / ".bench"
@@ -85,12 +87,26 @@ def _rg(*arguments: str) -> Work:
     return run
 
 
+def _executor(folder: Path) -> tuple[LocalExecutor, PathRules]:
+    """As a session has it."""
+    rules = PathRules(bases=[folder], home=Path.home(), own=[Path.home() / ".config" / "acp-coder"])
+    return LocalExecutor(hides=rules.hides), rules
+
+
 def _find(pattern: str) -> Work:
-    return lambda place: _ran(LocalExecutor().find, FindQuery(pattern, place.repository, MOST, SECONDS))
+    def run(place: Place) -> None:
+        _ran(_executor(place.repository)[0].find, FindQuery(pattern, place.repository, MOST, SECONDS))
+
+    return run
 
 
 def _grep(pattern: str) -> Work:
-    return lambda place: _ran(LocalExecutor().grep, GrepQuery(pattern, place.repository, True, MOST, SECONDS))
+    def run(place: Place) -> None:
+        executor, rules = _executor(place.repository)
+        skips = lambda path: rules.key_file(path) is not None  # noqa: E731
+        _ran(executor.grep, GrepQuery(pattern, place.repository, True, MOST, SECONDS, skips=skips))
+
+    return run
 
 
 def _ran(what: Callable[..., object], *arguments: object) -> None:
@@ -104,8 +120,8 @@ MEASUREMENTS = (
     Measurement("grep, a hit in each file", _grep("return value"), _rg("return value"), "none: it ends early"),
     Measurement(
         "list_directory, wide folder",
-        lambda place: _ran(LocalExecutor().list, place.wide, MOST),
-        lambda place: [*os.scandir(place.wide)].clear(),
+        lambda place: _ran(_executor(place.wide)[0].list, place.wide, MOST),
+        lambda place: deque(os.scandir(place.wide), 0).clear(),
         "150 ms",
     ),
 )

@@ -36,8 +36,8 @@ from acp_agent.executors.users import in_thread_as
 from acp_agent.lazy import load
 from acp_agent.limits.descriptors import behind
 
-NAMES = "acp_agent.executors.listed_names:Names"
-WORKER = Path(__file__).with_name("search_worker.py")
+NAMES = "acp_agent.executors.searching.listed_names:Names"
+WORKER = Path(__file__).with_name("searching") / "search_worker.py"
 MAX_LINE_BYTES = 1_000_000
 MAX_COLUMNS = 500
 LEFT_OUT = re.compile(r" \[\.\.\. (?:omitted end of long line|\d+ more match(?:es)?)\]\Z")

@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.errors import ExecutorError
-from acp_agent.executors import files, listed_names, search
+from acp_agent.executors import files, search
 from acp_agent.executors.base import FindQuery, Found, GrepQuery
+from acp_agent.executors.searching import listed_names
 from acp_agent.executors.users import find_user
 from acp_agent.own_programs import find_program
 from tests.executors.kit import until_dead, until_exists
@@ -155,15 +156,6 @@ async def test_rules_above_the_searched_folder_count(program: str, tree: Path) -
     assert names(await grep("needle", tree / "src" / "deep", glob="*.log"), tree) == logs
 
 
-async def test_results_are_bounded(program: str, tree: Path) -> None:
-    found = await grep("needle", tree, max_results=3)
-    assert len(found.matches) == 3 and found.truncated
-    exactly = await grep("needle", tree, max_results=9)
-    assert len(exactly.matches) == 9 and not exactly.truncated
-    found = await find("*", tree, max_results=2)
-    assert len(found.matches) == 2 and found.truncated
-
-
 async def test_a_bad_pattern_or_glob_is_told_in_words(program: str, tree: Path) -> None:
     with pytest.raises(ExecutorError, match="not a valid regular expression"):
         await grep("(unclosed", tree)
@@ -183,10 +175,10 @@ async def test_a_very_deep_tree_is_searched_to_the_end(program: str, tree: Path)
 
 async def test_lines_of_files_that_are_not_utf8_are_shown_in_their_encoding(program: str, tree: Path) -> None:
     for codec in ("cp1252", "utf-16", "utf-8-sig"):
-        (tree / f"{codec}.txt").write_bytes("café drink\r\nx\r\n".encode(codec))
+        (tree / f"{codec}.txt").write_bytes("café drink\r\nx\r\ndrink ü".encode(codec))
     found = await grep("drink", tree)
-    assert [(match.path.stem, match.text.lstrip("\ufeff")) for match in found.matches] == [
-        (codec, "café drink") for codec in ("cp1252", "utf-16", "utf-8-sig")
+    assert [(match.path.stem, match.line, match.text.lstrip("\ufeff")) for match in found.matches] == [
+        (codec, *told) for codec in ("cp1252", "utf-16", "utf-8-sig") for told in ((1, "café drink"), (3, "drink ü"))
     ]
 
 
@@ -420,14 +412,6 @@ async def test_names_that_moved_since_are_not_given(tree: Path, stub: Stub, tmp_
     for program in (None, find_program("rg")):
         found = await search.find(FindQuery("*", tree, 100, 10.0), None, search.Here(program))
         assert [match.path for match in found.matches] == [tree / "a.py", tree / "src"]
-
-
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
-@pytest.mark.skipif(RIPGREP is None, reason="ripgrep is not installed")
-async def test_lines_of_other_encodings_are_found_again(encoding: str, tree: Path) -> None:
-    (tree / "odd.txt").write_text("needle ü one\nx\nneedle two\n", encoding=encoding)
-    found = await grep("needle", tree / "odd.txt")
-    assert [match.line for match in found.matches] == [1, 3]
 
 
 async def test_ripgrep_is_asked_without_options_of_the_persons_own(tree: Path, stub: Stub, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors import search
 from acp_agent.executors.base import FindQuery, Found, GrepQuery
 from acp_agent.executors.posix import sh_search
-from acp_agent.executors.search_worker import CUT
+from acp_agent.executors.searching.search_worker import CUT
 from tests.executors.kit import until_dead, until_exists
 from tests.executors.test_search import OTHER, names, open_place, tree
 from tests.tables import table

@@ -19,8 +19,8 @@ import msgspec
 from acp_agent.executors import search
 from acp_agent.executors.base import FindQuery, Found, GrepQuery, Match
 from acp_agent.executors.encodings import OR_SINGLE_BYTE
-from acp_agent.executors.listed_names import matcher
-from acp_agent.executors.search_worker import MAX_LINE_CHARS, by_glob, by_name, cut
+from acp_agent.executors.searching.listed_names import matcher
+from acp_agent.executors.searching.search_worker import MAX_LINE_CHARS, by_glob, by_name, cut
 from acp_agent.executors.tree_walk import Hides
 
 NEEDS = r"""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from acp_agent import linear
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import FindQuery, Match
-from acp_agent.executors.search_worker import BadGlob, by_name
+from acp_agent.executors.searching.search_worker import BadGlob, by_name
 from acp_agent.executors.tree_walk import Hides
 
 SWAPPED = bytes.maketrans(b"/\0", b"\0/")
