@@ -15,7 +15,7 @@ import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 from heapq import nsmallest
-from itertools import count, islice
+from itertools import count, groupby, islice
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
@@ -161,14 +161,21 @@ def lines_of(wanted: Mapping[Path, Collection[int]]) -> dict[Path, dict[int, str
 def kinds(paths: Collection[Path]) -> dict[Path, str]:
     """Of those that exist and can be reached without a link; `UNREAD` for one in a folder that may not be entered."""
     found: dict[Path, str] = {}
-    for path in paths:
-        try:
-            if (here := look_at(path)) is not None:
-                found[path] = here.kind
-        except PermissionError:
-            found[path] = UNREAD
-        except (OSError, ExecutorError):
-            continue
+    for above, some in groupby(paths, attrgetter("parent")):
+        with contextlib.suppress(OSError, ExecutorError):
+            found |= _kinds_in(above, list(some))
+    return found
+
+
+def _kinds_in(above: Path, inside: Collection[Path]) -> dict[Path, str]:
+    found: dict[Path, str] = {}
+    try:
+        with folder(above) as handle:
+            for path in inside:
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    found[path] = kind_of(os.stat(path.name or ".", dir_fd=handle, follow_symlinks=False).st_mode)
+    except PermissionError:
+        return dict.fromkeys(inside, UNREAD)
     return found
 
 

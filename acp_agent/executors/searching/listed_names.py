@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import re
-from bisect import insort
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
+from operator import itemgetter
 
 from acp_agent import linear
 from acp_agent.errors import ExecutorError
@@ -77,10 +78,11 @@ class Names:
         for key in sorted(keys):
             if len(kept) > self._most and key >= kept[-1][0]:
                 break
+            at = bisect_left(kept, key, key=itemgetter(0))
             name = os.fsdecode(key[self._top :].replace(b"\0", b"/"))
-            if not self._wanted(name) or any(key == other for other, _ in kept if kind == "dir"):
+            if (at < len(kept) and kept[at][0] == key) or not self._wanted(name):
                 continue
             path = self._root / name
             if self._hides is None or not self._hides(path):
-                insort(kept, (key, Match(path, None, kind)), key=lambda each: each[0])
+                kept.insert(at, (key, Match(path, None, kind)))
                 del kept[self._most + 1 :]
