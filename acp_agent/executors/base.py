@@ -275,6 +275,17 @@ class Found(Struct, frozen=True):
     """How it was searched, where that is otherwise than promised: without `.gitignore`, in another dialect."""
     left_out: tuple[Path, ...] = ()
     """Files that were not searched as they are too large: the first ones."""
+    unread: tuple[Path, ...] = ()
+    """Files and folders that were not searched as they cannot be read: the first ones."""
+    unread_count: int = 0
+    """How many there are."""
+
+
+class Listing(Struct, frozen=True):
+    entries: tuple[tuple[str, EntryKind], ...]
+    """Names and kinds (by lstat), sorted by name."""
+    more: int
+    """How many are not listed; what is hidden counts, too."""
 
 
 class PartQuery(Struct, frozen=True):
@@ -362,8 +373,8 @@ class Executor(Protocol):
         """`None` if it does not exist."""
         ...
 
-    async def list(self, path: Path) -> list[tuple[str, EntryKind]]:
-        """Names and kinds (by lstat) of a directory, sorted by name."""
+    async def list(self, path: Path, most: int | None = None) -> Listing:
+        """The first entries of a directory, at most so many."""
         ...
 
     async def find(self, query: FindQuery) -> Found:

@@ -14,7 +14,9 @@ import stat
 import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping
-from itertools import islice
+from heapq import nsmallest
+from itertools import count, groupby, islice
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,8 @@ IRREPLACEABLE = frozenset({errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, 
 
 BLOCK = 1 << 20
 """Bytes read at a time of a file whose lines are counted."""
+UNREAD = "unread"
+"""In place of the kind of what cannot be looked at."""
 SHARED = "It had other names (hard links), which keep the old content: it is a file of its own now."
 
 
@@ -154,13 +158,24 @@ def lines_of(wanted: Mapping[Path, Collection[int]]) -> dict[Path, dict[int, str
     return found
 
 
-def kinds(paths: Collection[Path]) -> dict[Path, EntryKind]:
-    """Of those that exist and can be reached without a link."""
-    found = {}
-    for path in paths:
+def kinds(paths: Collection[Path]) -> dict[Path, str]:
+    """Of those that exist and can be reached without a link; `UNREAD` for one in a folder that may not be entered."""
+    found: dict[Path, str] = {}
+    for above, some in groupby(paths, attrgetter("parent")):
         with contextlib.suppress(OSError, ExecutorError):
-            if (here := look_at(path)) is not None:
-                found[path] = here.kind
+            found |= _kinds_in(above, list(some))
+    return found
+
+
+def _kinds_in(above: Path, inside: Collection[Path]) -> dict[Path, str]:
+    found: dict[Path, str] = {}
+    try:
+        with folder(above) as handle:
+            for path in inside:
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    found[path] = kind_of(os.stat(path.name or ".", dir_fd=handle, follow_symlinks=False).st_mode)
+    except PermissionError:
+        return dict.fromkeys(inside, UNREAD)
     return found
 
 
@@ -180,15 +195,27 @@ def look_at(path: Path) -> FileStat | None:
     return FileStat(kind_of(found.st_mode), found.st_size)
 
 
-def entries(path: Path) -> list[tuple[str, EntryKind]]:
-    """Names and kinds of the folder's entries, sorted."""
+def entries(path: Path, most: int | None = None) -> tuple[list[tuple[str, EntryKind]], int]:
+    """Names and kinds of the folder's first entries by name, and how many more there are."""
     with folder(path) as handle:
         descriptor = named(handle)
         try:
             with os.scandir(descriptor) as scan:
-                return sorted((entry.name, kind_of(entry.stat(follow_symlinks=False).st_mode)) for entry in scan)
+                name, number = attrgetter("name"), count()
+                all_of_them = map(itemgetter(0), zip(scan, number, strict=False))  # The number is taken only with one.
+                some = sorted(all_of_them, key=name) if most is None else nsmallest(most, all_of_them, key=name)
+                return [(entry.name, _kind(entry)) for entry in some], next(number) - len(some)
         finally:
             os.close(descriptor)
+
+
+def _kind(entry: os.DirEntry[str]) -> EntryKind:
+    """As `kind_of`, from what the folder says of it where that is enough."""
+    if entry.is_symlink():
+        return "symlink"
+    if entry.is_dir(follow_symlinks=False):
+        return "dir"
+    return "file" if entry.is_file(follow_symlinks=False) else "other"
 
 
 def write(path: Path, data: bytes) -> None:

@@ -268,11 +268,12 @@ class LocalExecutor:
     async def stat(self, path: Path) -> contract.FileStat | None:
         return await self._in_thread(path, files.look_at, path)
 
-    async def list(self, path: Path) -> list[tuple[str, contract.EntryKind]]:
+    async def list(self, path: Path, most: int | None = None) -> contract.Listing:
         self._need_shown(path)
-        found = await self._in_thread(path, files.entries, path)
+        found, more = await self._in_thread(path, files.entries, path, most)
         hides = self._hides
-        return found if hides is None else [entry for entry in found if not hides(path / entry[0])]
+        shown = found if hides is None else [entry for entry in found if not hides(path / entry[0])]
+        return contract.Listing(tuple(shown), more)
 
     async def find(self, query: contract.FindQuery) -> contract.Found:
         self._need_shown(query.root)

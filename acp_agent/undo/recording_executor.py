@@ -156,8 +156,8 @@ class RecordingExecutor:
     async def stat(self, path: Path) -> contract.FileStat | None:
         return await self._executor.stat(path)
 
-    async def list(self, path: Path) -> list[tuple[str, contract.EntryKind]]:
-        return await self._executor.list(path)
+    async def list(self, path: Path, most: int | None = None) -> contract.Listing:
+        return await self._executor.list(path, most)
 
     async def find(self, query: contract.FindQuery) -> contract.Found:
         return await self._executor.find(query)
@@ -177,7 +177,7 @@ def tree(path: Path, max_entries: int) -> list[Path]:
     for at in found:
         seen = files.look_at(at)
         if seen is not None and seen.kind == "dir":
-            found += [at / name for name, _ in files.entries(at)][: max_entries - len(found)]
+            found += [at / name for name, _ in files.entries(at, max_entries - len(found))[0]]
     return found
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import files
-from acp_agent.executors.base import FileStat, PartQuery
+from acp_agent.executors.base import FileStat, Listing, PartQuery
 from acp_agent.executors.beneath import ACL
 from tests.executors.kit import Stage, stage
 
@@ -133,9 +133,11 @@ async def test_stat_and_list_tell_kinds_without_following(on: Stage) -> None:
     (on.folder / "to-dir").symlink_to("d")
     (on.folder / "dangling").symlink_to("nowhere")
     os.mkfifo(on.folder / "pipe")
-    assert await on.executor.list(on.folder) == [
+    all_of_them = await on.executor.list(on.folder)
+    assert all_of_them.entries == (
         ("d", "dir"), ("dangling", "symlink"), ("f", "file"), ("pipe", "other"), ("to-dir", "symlink"),
-    ]  # fmt: skip
+    )  # fmt: skip
+    assert await on.executor.list(on.folder, 3) == Listing(all_of_them.entries[:3], 2)
     assert await on.executor.stat(on.folder / "f") == FileStat("file", 3)
     assert await on.executor.stat(on.folder / "missing") is None
     dangling = await on.executor.stat(on.folder / "dangling")

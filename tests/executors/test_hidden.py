@@ -66,7 +66,7 @@ async def test_listings_and_searches_leave_it_out(backend: str, tmp_path: Path) 
         (on.folder / "hidden").mkdir()
         (on.folder / "hidden" / "f").write_text("words")
         (on.folder / "shown").write_text("words")
-        assert await on.executor.list(on.folder) == [("shown", "file")]
+        assert (await on.executor.list(on.folder)).entries == (("shown", "file"),)
         found = await on.executor.find(FindQuery("*", on.folder, 10, 10.0))
         assert [match.path.name for match in found.matches] == ["shown"]
         lines = await on.executor.grep(GrepQuery("words", on.folder, True, 1, 10.0))

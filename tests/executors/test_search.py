@@ -4,15 +4,22 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import anyio
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from acp_agent.errors import ExecutorError
-from acp_agent.executors import search
+from acp_agent.executors import files, search
 from acp_agent.executors.base import FindQuery, Found, GrepQuery
+from acp_agent.executors.searching import listed_names
+from acp_agent.executors.users import find_user
 from acp_agent.own_programs import find_program
 from tests.executors.kit import until_dead, until_exists
 
@@ -77,7 +84,7 @@ async def grep(pattern: str, root: Path, **rest: object) -> Found:
 
 async def find(pattern: str, root: Path, **rest: object) -> Found:
     query: dict[str, object] = {"max_results": 100, "timeout": 10.0, **rest}
-    return await search.find(FindQuery(pattern, root, **query))  # type: ignore[arg-type]
+    return await search.find(FindQuery(pattern, root, **query), None, search.Here(find_program("rg")))  # type: ignore[arg-type]
 
 
 def names(found: Found, root: Path) -> list[str]:
@@ -141,16 +148,12 @@ async def test_only_files_that_match_the_glob_are_searched(program: str, tree: P
 
 async def test_rules_above_the_searched_folder_count(program: str, tree: Path) -> None:
     assert names(await grep("needle", tree / "src" / "deep"), tree) == ["src/deep/build/f.py", "src/deep/keep.log"]
-    assert names(await find("*.log", tree / "src" / "deep"), tree) == ["src/deep/keep.log"]
-
-
-async def test_results_are_bounded(program: str, tree: Path) -> None:
-    found = await grep("needle", tree, max_results=3)
-    assert len(found.matches) == 3 and found.truncated
-    exactly = await grep("needle", tree, max_results=9)
-    assert len(exactly.matches) == 9 and not exactly.truncated
-    found = await find("*", tree, max_results=2)
-    assert len(found.matches) == 2 and found.truncated
+    (tree / ".ignore").write_text("*\n")
+    assert names(await find("*.log", tree / "src" / "deep"), tree) == ["src/deep/keep.log"], "`.ignore` is none of them"
+    (tree / ".git").rename(tree / "git")
+    logs = ["src/deep/drop.log", "src/deep/keep.log"]
+    assert names(await find("*.log", tree / "src" / "deep"), tree) == logs, "nor is what is above, without a repository"
+    assert names(await grep("needle", tree / "src" / "deep", glob="*.log"), tree) == logs
 
 
 async def test_a_bad_pattern_or_glob_is_told_in_words(program: str, tree: Path) -> None:
@@ -172,10 +175,10 @@ async def test_a_very_deep_tree_is_searched_to_the_end(program: str, tree: Path)
 
 async def test_lines_of_files_that_are_not_utf8_are_shown_in_their_encoding(program: str, tree: Path) -> None:
     for codec in ("cp1252", "utf-16", "utf-8-sig"):
-        (tree / f"{codec}.txt").write_bytes("café drink\r\nx\r\n".encode(codec))
+        (tree / f"{codec}.txt").write_bytes("café drink\r\nx\r\ndrink ü".encode(codec))
     found = await grep("drink", tree)
-    assert [(match.path.stem, match.text.lstrip("\ufeff")) for match in found.matches] == [
-        (codec, "café drink") for codec in ("cp1252", "utf-16", "utf-8-sig")
+    assert [(match.path.stem, match.line, match.text.lstrip("\ufeff")) for match in found.matches] == [
+        (codec, *told) for codec in ("cp1252", "utf-16", "utf-8-sig") for told in ((1, "café drink"), (3, "drink ü"))
     ]
 
 
@@ -214,11 +217,11 @@ FOUND = [
 
 
 @pytest.mark.parametrize(("pattern", "expected"), FOUND)
-async def test_paths_are_found_by_glob(pattern: str, expected: list[str], tree: Path) -> None:
+async def test_paths_are_found_by_glob(program: str, pattern: str, expected: list[str], tree: Path) -> None:
     assert names(await find(pattern, tree), tree) == expected
 
 
-async def test_kinds_are_told_links_not_followed_and_excludes_of_git_count(tree: Path) -> None:
+async def test_kinds_are_told_links_not_followed_and_excludes_of_git_count(program: str, tree: Path) -> None:
     kinds = {match.path.name: match.text for match in (await find("*", tree)).matches}
     assert kinds["deep"] == "dir" and kinds["a.py"] == "file" and "secret.py" not in kinds and ".git" not in kinds
     (tree / ".git" / "info").mkdir()
@@ -241,6 +244,119 @@ async def test_a_pipe_in_place_of_rules_is_not_waited_for_by_our_own_walk(tree: 
         os.mkfifo(tree / ".gitignore")
     os.mkfifo(tree / "pipe")
     assert not (await grep("secret", tree)).timed_out
+
+
+# --- nothing is left out in silence ------------------------------------------------------------------------------
+
+OTHER = find_user("nobody") if os.geteuid() == 0 else None
+"""Root may read everything."""
+PROGRAMS = [None, *([RIPGREP] if RIPGREP else [])]
+
+
+@contextmanager
+def open_place() -> Iterator[Path]:
+    """A folder that every user reaches."""
+    with TemporaryDirectory(prefix="acp-search-") as name:
+        os.chmod(name, 0o755)
+        yield Path(name).resolve()
+
+
+async def searched(root: Path, program: str | None, glob: str, most: int, hides: Any = None) -> tuple[Found, Found]:
+    host = search.Here(program, OTHER)
+    lines = await search.grep(GrepQuery("needle", root, True, most, 20.0), hides, host)
+    return lines, await search.find(FindQuery(glob, root, most, 20.0), hides, host)
+
+
+@pytest.mark.parametrize("program_of", PROGRAMS)
+async def test_what_may_not_be_read_is_counted_and_named(program_of: str | None) -> None:
+    with open_place() as root:
+        for folder in ("closed", "entered", "hidden", "open"):
+            (root / folder).mkdir()
+            (root / folder / "f").write_text("needle\n")
+        for name, mode in (("closed", 0), ("hidden", 0), ("entered", 0o744 if OTHER else 0o444), ("open/f", 0)):
+            (root / name).chmod(mode)
+        lines, paths = await searched(root, program_of, "f", 10, lambda path: path.name == "hidden")
+        for name in ("closed", "hidden", "entered"):
+            (root / name).chmod(0o755)
+    assert (names(lines, root), names(paths, root)) == ([], ["open/f"])
+    for found, expected in ((lines, ["closed", "entered/f", "open/f"]), (paths, ["closed", "entered/f"])):
+        assert sorted(str(path.relative_to(root)) for path in found.unread) == expected
+        assert found.unread_count == len(expected)
+
+
+PARTS = st.lists(st.sampled_from("a ab a-b c.py d.log .e ü".split()), min_size=1, max_size=4).map("/".join)
+GLOBS: dict[str, Callable[[str, str], bool]] = {
+    "*": lambda name, kind: True, "*.py": lambda name, kind: name.endswith(".py"),
+    "a/": lambda name, kind: Path(name).name == "a" and kind == "dir",
+    "/a*": lambda name, kind: name[0] == "a" and "/" not in name,
+    "[.a]*": lambda name, kind: Path(name).name[0] in ".a", "?": lambda name, kind: len(Path(name).name) == 1,
+}  # fmt: skip
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.dictionaries(PARTS, st.tuples(st.integers(0, 3), st.booleans()), max_size=12),
+    st.dictionaries(PARTS, st.sampled_from(["*.log", "/a", "ab/", "!d.log", "c.py\n!a/c.py"]), max_size=2),
+    st.integers(1, 8), st.sampled_from(sorted(GLOBS)), st.booleans(),
+)  # fmt: skip
+def test_what_is_found_and_what_is_left_out_is_what_is_there(
+    tree: dict[str, tuple[int, bool]], rules: dict[str, str], most: int, glob: str, hiding: bool
+) -> None:
+    """In any tree, with ripgrep and without; git says which files there are."""
+    with open_place() as root:
+        subprocess.run(["git", "init", "-q", root], check=True)
+        for name, (count, closed) in tree.items():
+            with suppress(OSError):
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text("x\nneedle\n" * count)
+                (root / name).chmod(0 if closed else 0o644)
+        for name, rule in rules.items():
+            if (root / name).is_dir():
+                (root / name / ".gitignore").write_text(rule)
+        told = subprocess.run(
+            ["git", "ls-files", "-oz", "--exclude-standard"], cwd=root, check=True, stdout=subprocess.PIPE
+        )
+        listed = told.stdout.decode().split("\0")[:-1]
+        hides = lambda path: hiding and "ab" in path.relative_to(root).parts  # noqa: E731
+        kinds = dict.fromkeys(listed, "file")
+        kinds |= {str(top): "dir" for name in listed for top in Path(name).parents if str(top) != "."}
+        paths = [name for name, kind in kinds.items() if GLOBS[glob](name, kind) and not hides(root / name)]
+        shown = [name for name in listed if not hides(root / name)]
+        counts = {name: tree.get(name, (0, False))[0] for name in shown}
+        unread = [name for name in shown if tree.get(name, (0, False))[1]]
+        hits = sorted(Path(name) for name in shown if name not in unread for _ in range(counts[name]))
+        for program in PROGRAMS:
+            lines, found = anyio.run(searched, root, program, glob, most, hides)
+            got = [match.path.relative_to(root) for match in found.matches]
+            assert got == sorted(map(Path, paths))[:most] and found.truncated == (len(paths) > most)
+            assert all(match.text == kinds[str(match.path.relative_to(root))] for match in found.matches)
+            got = [match.path.relative_to(root) for match in lines.matches]
+            assert lines.truncated == (len(hits) > most) and (got == hits or (len(got) == most and lines.truncated))
+            assert set(got) <= set(hits) and (lines.truncated or lines.unread_count == len(unread))
+        entries, more = files.entries(root, most)
+        assert [name for name, _ in entries] == sorted(os.listdir(root))[:most]
+        assert len(entries) + more == len(os.listdir(root))
+
+
+def test_a_list_is_judged_in_pieces_of_any_size_and_little_of_it_by_the_glob(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    matcher = lambda kind, glob: lambda name: [*map(asked.append, [name])] == [None] and glob[1:] in name  # noqa: E731
+    monkeypatch.setattr(listed_names, "matcher", matcher)
+    paths = [f"f{n}/g/{n}.py" for n in range(10_000)]
+    listed = b"".join(f"/r/needle/{paths[7_919 * n % 10_000]}\0".encode() for n in range(10_000))
+    folders = sorted(
+        [*map(Path, paths), *(Path(path).parent for path in paths), *(Path(path).parents[1] for path in paths)]
+    )
+    for size in (17, 1_000, len(listed)):
+        for glob, most, judged in (("*.py", 3, 100), ("*f99", 1_000, 333), ("*needle", 9, 0), ("*absent", 9, 0)):
+            names = listed_names.Names(FindQuery(glob, Path("/r/needle"), most, 1.0), None)
+            asked.clear()
+            for start in range(0, len(listed), size):
+                names(listed[start : start + size])
+            found = [str(match.path.relative_to("/r/needle")) for match in names.found()]
+            assert (
+                found == [str(path) for path in folders if glob[1:] in str(path)][: most + 1] and len(asked) <= judged
+            )
 
 
 # --- what ripgrep says, spoken by a stub -------------------------------------------------------------------------
@@ -284,21 +400,18 @@ async def test_what_is_not_where_it_was_found_is_not_given(tree: Path, stub: Stu
     assert [(match.path, match.text) for match in found.matches] == [(tree / "a.py", "needle = 1")]
 
 
-async def test_names_that_moved_since_are_not_given(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_names_that_moved_since_are_not_given(tree: Path, stub: Stub, tmp_path: Path, monkeypatch: Any) -> None:
     worker = tmp_path / "worker.py"
     told = [[f"{tree}/a.py", False], [f"{tree}/link/secret.py", False], [f"{tree}/gone", False], [f"{tree}/src", True]]
     worker.write_text(f"import json\nfor row in {told!r}: print(json.dumps(row))\n")
     monkeypatch.setattr(search, "WORKER", worker)
-    found = await find("*", tree)
-    assert [match.path for match in found.matches] == [tree / "a.py", tree / "src"]
-
-
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
-@pytest.mark.skipif(RIPGREP is None, reason="ripgrep is not installed")
-async def test_lines_of_other_encodings_are_found_again(encoding: str, tree: Path) -> None:
-    (tree / "odd.txt").write_text("needle ü one\nx\nneedle two\n", encoding=encoding)
-    found = await grep("needle", tree / "odd.txt")
-    assert [match.line for match in found.matches] == [1, 3]
+    names_told = " ".join(
+        f"'{path}'" for path in [f"{tree}/a.py", f"{tree}/link/secret.py", f"{tree}/gone", f"{tree}/src/x"]
+    )
+    stub(f"printf '%s\\0' {names_told}")
+    for program in (None, find_program("rg")):
+        found = await search.find(FindQuery("*", tree, 100, 10.0), None, search.Here(program))
+        assert [match.path for match in found.matches] == [tree / "a.py", tree / "src"]
 
 
 async def test_ripgrep_is_asked_without_options_of_the_persons_own(tree: Path, stub: Stub, tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors import search
 from acp_agent.executors.base import FindQuery, Found, GrepQuery
 from acp_agent.executors.posix import sh_search
-from acp_agent.executors.search_worker import CUT
+from acp_agent.executors.searching.search_worker import CUT
 from tests.executors.kit import until_dead, until_exists
-from tests.executors.test_search import names, tree
+from tests.executors.test_search import OTHER, names, open_place, tree
 from tests.tables import table
 
 __all__ = ["tree"]
@@ -40,6 +40,7 @@ class Host:
 
     def __init__(self, programs: Path) -> None:
         self.programs = programs
+        self.user: int | None = None
 
     async def worker(self, arguments: Mapping[str, object]) -> list[str]:
         raise AssertionError("there is no Python")
@@ -47,7 +48,7 @@ class Host:
     async def start(self, argv: list[str], *, own: bool = False) -> search.Process:
         process = await anyio.open_process(
             [str(self.programs / argv[0]), *argv[1:]], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, start_new_session=True, env={"PATH": str(self.programs)}, cwd="/",
+            stderr=subprocess.PIPE, start_new_session=True, env={"PATH": str(self.programs)}, cwd="/", user=self.user,
         )  # fmt: skip
 
         def kill() -> None:
@@ -79,7 +80,11 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def host(kind: str, tmp_path: Path) -> Host:
-    folder = tmp_path / "programs"
+    return host_in(tmp_path, kind)
+
+
+def host_in(place: Path, kind: str) -> Host:
+    folder = place / "programs"
     folder.mkdir()
     for name in NEEDED.split():
         source = BUSYBOX if kind == "busybox" else shutil.which(name)
@@ -225,6 +230,24 @@ async def test_a_program_ends_with_its_time(
     found = await grep("needle", tree, host, timeout=timeout)
     assert (found.timed_out, bool(found.note)) == (True, True) and sorted(names(found, tree)) == NEEDLES[:most]
     await until_dead(int(await until_exists(tmp_path / "pid")))
+
+
+async def test_what_may_not_be_read_is_counted_and_named(kind: str) -> None:
+    with open_place() as place:
+        other, tree = host_in(place, kind), place / "tree"
+        other.user = OTHER.uid if OTHER else None
+        for name in ("a.py", "c.py", "deep/d.py", ".hidden/h.py"):
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            (tree / name).write_text("needle\n")
+        for name in ("c.py", "deep", ".hidden"):
+            (tree / name).chmod(0)
+        hides = lambda path: path.name == ".hidden"  # noqa: E731
+        lines, paths = await grep("needle", tree, other, hides), await find("*.py", tree, other, hides)
+        for name in ("deep", ".hidden"):
+            (tree / name).chmod(0o755)
+    assert (sorted(lines.unread), lines.unread_count) == ([tree / "c.py", tree / "deep"], 2)
+    assert (paths.unread, paths.unread_count) == ((tree / "deep",), 1)
+    assert (names(lines, tree), names(paths, tree)) == (["a.py"], ["a.py", "c.py"])
 
 
 @ONLY_GNU

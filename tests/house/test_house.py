@@ -46,7 +46,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "pytest": ("acp_agent.testing", "acp_agent.conformance.pytest_kit", "acp_agent.conformance.pytest_options"),
     "starlette": ("acp_agent.fronts.server.app", "acp_agent.fronts.server.http_form"),
     "opentelemetry": ("acp_agent.telemetry",), "prometheus_client": ("acp_agent.fronts.server.metrics",),
-    "uvicorn": ("acp_agent.fronts.server.app",), "pathspec": ("acp_agent.executors.search_worker",),
+    "uvicorn": ("acp_agent.fronts.server.app",), "pathspec": ("acp_agent.executors.searching.search_worker",),
     "re2": ("acp_agent.linear",), "yaml": (), "playwright": (), "h11": ("acp_agent.executors.sandbox.proxy",),
     "cryptography": ("acp_agent.executors.sandbox.proxy",), "cronsim": ("acp_agent.tools.kit.timing",),
     "platformdirs": (), "keyring": (),
@@ -317,7 +317,8 @@ LAZY_DECODERS = {name.replace(".loads", ":loads").replace(".decode", ":decode") 
 OWN_BYTES = {
     "acp_agent/config/trusted_files.py",
     "acp_agent/setup/editor_table.py", "acp_agent/setup/change.py",
-    "acp_agent/tools/kit/registry.py", "acp_agent/executors/search.py", "acp_agent/executors/search_worker.py",
+    "acp_agent/tools/kit/registry.py", "acp_agent/executors/search.py",
+    "acp_agent/executors/searching/search_worker.py",
     "acp_agent/fronts/server/app.py", "acp_agent/fronts/server/http_form.py",
     "acp_agent/llm/chat_request.py", "acp_agent/llm/clouds/vertex.py", "acp_agent/mcp/mcp_client.py",
 

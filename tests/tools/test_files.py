@@ -430,9 +430,11 @@ async def test_edit_looks_for_similar_lines_only_as_far_as_that_is_quick(on: Ben
 
 async def test_what_grep_leaves_out_is_named(on: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     found: tuple[Match, ...] = ()
+    unread = 0
 
     async def grep(query: GrepQuery, hides: object, host: object) -> Found:
-        return Found(found, False, False, left_out=tuple(on.folder / f"{n}.log" for n in range(6)))
+        left_out = tuple(on.folder / f"{n}.log" for n in range(6))
+        return Found(found, False, False, "", left_out, left_out[:1], unread_count=unread)
 
     monkeypatch.setattr(search, "grep", grep)
     (on.folder / "f").write_text("one\n")
@@ -443,6 +445,11 @@ async def test_what_grep_leaves_out_is_named(on: Bench, monkeypatch: pytest.Monk
     assert nothing.startswith("No line below . matches `one`.") and words in nothing
     found = (Match(on.folder / "f", 1, "one"),)
     assert (await on.call("grep", pattern="one")).text == f"f:1:one\n[{words} to search it.]"
+    unread = 3
+    monkeypatch.setattr(search, "find", grep)
+    for tool in ("grep", "find_path"):
+        text = (await on.call(tool, pattern="one")).text
+        assert text.endswith("\n[Not searched, as it may not be read: 0.log, 2 more.]"), text
 
 
 async def test_any_part_of_a_file_of_any_size_is_read(tmp_path: Path) -> None:

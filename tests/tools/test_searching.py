@@ -12,6 +12,7 @@ from acp_agent.executors.base import FindQuery, Found, GrepQuery
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.safety.access import NoAccess, PathAccess
 from acp_agent.store.base import GoalTask
+from acp_agent.tools.files.find_path import NOT_SEARCHED as NOT_FOUND
 from acp_agent.tools.files.grep import KEYS_NOT_SEARCHED, NOT_SEARCHED
 from acp_agent.tools.kit.tool_context import Location
 from tests.tools.kit import Bench, bench
@@ -58,7 +59,7 @@ async def test_find_path_gives_paths_relative_to_the_working_directory(on: Bench
     assert (await on.call("find_path", pattern="a.*", path="src")).text == "src/a.py"
     assert (await on.call("find_path", pattern="src/")).text == "src/"
     nothing = await on.call("find_path", pattern="*.rs")
-    assert nothing.text == "Nothing below . matches `*.rs`. Files in .gitignore are not searched."
+    assert nothing.text == f"Nothing below . matches `*.rs`. {NOT_FOUND}"
     for word in ("port", "*port*"):
         assert "names of files: `grep` looks into them" in (await on.call("find_path", pattern=word)).text
 

@@ -228,7 +228,7 @@ class FarExecutor(LocalExecutor):
     async def _search(self, how: search.Search[Query], query: Query, hides: Hides | None) -> contract.Found:
         there = await self.ready()
         host = _FarHost(self, there)
-        if there.python[0] or (host.ripgrep and how is search.grep):
+        if there.python[0] or host.ripgrep:
             with contextlib.suppress(_NoPython):
                 return await how(query, hides, host)
         found: contract.Found = await load(SH_SEARCHES[how.__name__])(query, hides, host)

@@ -18,7 +18,7 @@ BOOT = (
 """The command line's part: reads the program, of which the first eight digits are the length, and runs it."""
 LEAST_PYTHON, ALL_GLOBS = (3, 9), (3, 11)
 SIDE = "acp_agent.executors.far.side"
-SEARCH, LIBRARY = "acp_agent.executors.search_worker", "pathspec"
+SEARCH, LIBRARY = "acp_agent.executors.searching.search_worker", "pathspec"
 STANDING = {
     "msgspec": "acp_agent.executors.far.plain_structs",
     "msgspec.structs": "acp_agent.executors.far.plain_structs",

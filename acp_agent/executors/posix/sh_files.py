@@ -104,10 +104,11 @@ class ShFiles:
         except (FileNotFoundError, NotADirectoryError):
             return
 
-    def entries(self, path: Path) -> list[tuple[str, EntryKind]]:
+    def entries(self, path: Path, most: int | None = None) -> tuple[list[tuple[str, EntryKind]], int]:
         mark = uuid.uuid4().hex
         told = self.asked(path, f"at {words(path)}; within {mark}")
-        return sorted((name, kind_of(int(mode, 16))) for (mode,), name in _records(told, mark, 1))
+        found = sorted((name, kind_of(int(mode, 16))) for (mode,), name in _records(told, mark, 1))
+        return found[:most], len(found[most:]) if most is not None else 0
 
     def kinds(self, paths: Collection[Path]) -> dict[Path, EntryKind]:
         found = {}

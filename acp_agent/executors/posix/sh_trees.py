@@ -179,7 +179,7 @@ class _Step:
         source, destination = self._source, self._destination
         if taken.identity != self._found.identity or source.parent != destination.parent:
             return False
-        return destination.name not in {name for name, _ in self._trees._files.entries(destination.parent)}
+        return destination.name not in {name for name, _ in self._trees._files.entries(destination.parent)[0]}
 
     def check_free(self, taken: Seen, overwrite: bool, same_name: bool) -> None:
         """Raises where the destination must stay as it is."""

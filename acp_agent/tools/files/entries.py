@@ -205,7 +205,7 @@ async def _other_spelling(source: Path, destination: Path, ctx: ToolContext) -> 
     """Whether the destination is the source itself, on a case-insensitive disk."""
     if source.parent != destination.parent or source.name.casefold() != destination.name.casefold():
         return False
-    return destination.name not in [name for name, _ in await ctx.executor.list(source.parent)]
+    return destination.name not in [name for name, _ in (await ctx.executor.list(source.parent)).entries]
 
 
 def told(words: str, tally: Tally) -> ToolResult:

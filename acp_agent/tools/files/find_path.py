@@ -9,11 +9,13 @@ from pydantic import Field
 from acp_agent.errors import ToolError
 from acp_agent.executors.base import FindQuery
 from acp_agent.safety.folders.paths import Roots
+from acp_agent.tools.files.grep import not_read
 from acp_agent.tools.kit.base import Params, PathTool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 WORD = re.compile(r"\**[\w -]+\**")
 """A pattern that may have been meant for what files contain."""
+NOT_SEARCHED = "Files in .gitignore are not searched, and folders without other files are not found."
 
 
 class FindPathParams(Params):
@@ -45,17 +47,21 @@ class FindPath(PathTool[FindPathParams]):
             FindQuery(params.pattern, root, max_results=config.max_results, timeout=config.search_timeout)
         )
         inside = [match for match in result.matches if ctx.roots.contains(match.path)]
+        unread = not_read(result, ctx.roots)
         if not inside:
-            note = result.note or "Files in .gitignore are not searched."
+            note = result.note or NOT_SEARCHED
             plain = WORD.fullmatch(params.pattern) is not None
             names = " These are names of files: `grep` looks into them." if plain else ""
             text = f"Nothing below {params.path} matches `{params.pattern}`.{names} {note}"
+            text += f" {unread}" if unread else ""
             return ToolResult(text if not result.timed_out else f"{text} The search ran out of time.")
         lines = [ctx.roots.display(match.path) + ("/" if match.text == "dir" else "") for match in inside]
         if result.truncated:
             lines.append(f"[more than {config.max_results} matches; the rest is not shown, use a narrower pattern]")
         if result.timed_out:
             lines.append(f"[the search ended after {config.search_timeout:g} s; there may be more]")
+        if unread:
+            lines.append(f"[{unread}]")
         if result.note:
             lines.append(f"[{result.note}]")
         return ToolResult("\n".join(lines))

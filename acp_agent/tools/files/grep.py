@@ -8,7 +8,7 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from acp_agent.errors import ToolError
-from acp_agent.executors.base import GrepQuery
+from acp_agent.executors.base import Found, GrepQuery
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.base import Params, PathTool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
@@ -29,9 +29,18 @@ KEYS_NOT_SEARCHED = (
 
 LEFT_OUT = "Not searched, as they are large: {}. Give one of them as the `path` to search it."
 MOST_NAMED = 5
-"""Of these files."""
+"""Of these files, and of what cannot be read."""
 MOST_LOCATIONS = 50
 """Locations reported to the editor."""
+
+
+def not_read(found: Found, roots: Roots) -> str:
+    """What a search could not read, in a sentence; empty if nothing."""
+    named = [roots.display(path) for path in found.unread[:MOST_NAMED] if roots.contains(path)]
+    more = found.unread_count - len(named)
+    if not found.unread_count:
+        return ""
+    return f"Not searched, as it may not be read: {', '.join([*named, *([f'{more} more'] if more else [])])}."
 
 
 class GrepParams(Params):
@@ -100,11 +109,13 @@ class Grep(PathTool[GrepParams]):
         inside = [match for match in result.matches if ctx.roots.contains(match.path)]
         large = [ctx.roots.display(path) for path in result.left_out if ctx.roots.contains(path)]
         left_out = LEFT_OUT.format(", ".join(large[:MOST_NAMED]) + (" and others" if len(large) > MOST_NAMED else ""))
+        unread = not_read(result, ctx.roots)
         if not inside:
             only = f" in files `{params.glob}`" if params.glob else ""
             text = f"No line below {params.path}{only} matches `{params.pattern}`."
             text += f" {KEYS_NOT_SEARCHED} {result.note}" if result.note else f" {NOT_SEARCHED}"
             text += f" {left_out}" if large else ""
+            text += f" {unread}" if unread else ""
             return ToolResult(text if not result.timed_out else f"{text} The search ran out of time.")
         if params.only_files:
             lines = list(dict.fromkeys(ctx.roots.display(match.path) for match in inside))[: params.limit]
@@ -116,6 +127,8 @@ class Grep(PathTool[GrepParams]):
             lines.append(f"[the search ended after {config.search_timeout:g} s; there may be more]")
         if large:
             lines.append(f"[{left_out}]")
+        if unread:
+            lines.append(f"[{unread}]")
         if result.note:
             lines.append(f"[{result.note}]")
         places = tuple(Location(match.path, match.line) for match in inside[:MOST_LOCATIONS])

@@ -28,11 +28,10 @@ class ListDirectory(PathTool[ListDirectoryParams]):
             raise ToolError(f"{params.path} does not exist. Use `find_path` to find it.", "invalid_parameters")
         if found.kind != "dir":
             raise ToolError(f"{params.path} is not a folder. Use `read` for a file.")
-        entries = await ctx.executor.list(path)
-        if not entries:
+        listed = await ctx.executor.list(path, ctx.config.files.max_results)
+        if not (listed.entries or listed.more):
             return ToolResult(f"{params.path} is empty.")
-        most = ctx.config.files.max_results
-        lines = [f"[{kind}] {name}" for name, kind in entries[:most]]
-        if len(entries) > most:
-            lines.append(f"[{len(entries) - most} more entries are not shown]")
+        lines = [f"[{kind}] {name}" for name, kind in listed.entries]
+        if listed.more:
+            lines.append(f"[{listed.more} more entries are not shown]")
         return ToolResult("\n".join(lines))

@@ -91,7 +91,7 @@ async def _missing(shown: str, path: Path, ctx: ToolContext) -> str:
     found = await ctx.executor.stat(folder)
     if found is None or found.kind != "dir":
         return f"{shown} does not exist, and neither does its folder. Use `find_path` to find it."
-    names = [name for name, _ in await ctx.executor.list(folder)]
+    names = [name for name, _ in (await ctx.executor.list(folder)).entries]
     stem = path.stem.lower()
     near = [name for name in names if stem and (stem in name.lower() or _part_of(name, stem))][:5]
     hint = f" There are similar names: {', '.join(near)}." if near else " Use `find_path` to find it."

@@ -371,7 +371,7 @@ async def test_a_host_that_never_stops_talking_is_not_listened_to(tmp_path: Path
 
 
 def test_what_is_sent_runs_with_the_oldest_python_that_is_promised_and_nothing_else(tmp_path: Path) -> None:
-    for module in (*SENT, *WALLS_SENT, "acp_agent.executors.search_worker"):
+    for module in (*SENT, *WALLS_SENT, "acp_agent.executors.searching.search_worker"):
         ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8"), feature_version=LEAST_PYTHON)
     argv = [sys.executable, "-I", "-S", "-c", BOOT]
     done = subprocess.run(argv, input=program("about"), capture_output=True, cwd=tmp_path, timeout=60, check=False)

@@ -71,7 +71,7 @@ async def test_any_posix_shell_will_do(shell: tuple[str, ...], tmp_path: Path) -
         assert await executor.read_text(tmp_path / "new" / "f") == text
         await executor.move(tmp_path / "new", tmp_path / "moved", overwrite=False, max_entries=10)
         await executor.copy(tmp_path / "moved", tmp_path / "copied", overwrite=False, max_entries=10)
-        assert await executor.list(tmp_path / "copied") == [("f", "file")]
+        assert (await executor.list(tmp_path / "copied")).entries == (("f", "file"),)
         await executor.remove(tmp_path / "moved", max_entries=10)
         assert sorted(os.listdir(tmp_path)) == ["copied"]
 
@@ -87,7 +87,7 @@ async def test_any_name_is_only_a_name(shell: tuple[str, ...], tmp_path: Path) -
         for number, name in enumerate(NAMES):
             folder = tmp_path / str(number) / name
             await executor.write_text(folder / name, name.encode(errors="replace").decode())
-            assert await executor.list(folder) == [(name, "file")]
+            assert (await executor.list(folder)).entries == ((name, "file"),)
             assert await executor.stat(folder / name) is not None
             await executor.move(folder, folder.with_name("x"), overwrite=False, max_entries=9)
             await executor.copy(folder.with_name("x"), folder, overwrite=False, max_entries=9)

@@ -2,7 +2,7 @@
 
 Started by `search.py` with one JSON argument; writes one JSON list per result to stdout. Needs only the standard
 library and `pathspec`. Respects `.gitignore` (nested ones, those of the folders above up to the repository's root, and
-`.git/info/exclude`), follows no link, skips `.git`.
+`.git/info/exclude`), follows no link, skips `.git`. What cannot be read is a result, too, of which this is said.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ def _find(query: dict[str, Any]) -> Iterator[list[Any]]:
     pattern, root = query["pattern"], query["root"]
     wanted = by_name(pattern)
     for path, is_dir in _walk(root, _specs_above(root)):
-        if (is_dir or not pattern.endswith("/")) and wanted(os.path.relpath(path, root)):
+        if is_dir is None:
+            yield [path, None]
+        elif (is_dir or not pattern.endswith("/")) and wanted(os.path.relpath(path, root)):
             yield [path, is_dir]
 
 
@@ -107,14 +109,18 @@ def _grep(query: dict[str, Any]) -> Iterator[list[Any]]:
     alone = os.path.isfile(root)
     only = by_glob(query["glob"]) if query.get("glob") and not alone else None
     for path, is_dir in [(root, False)] if alone else _walk(root, _specs_above(root)):
-        if is_dir or (only is not None and not only(os.path.relpath(path, root))):
+        if is_dir is None:
+            yield [path, 0, "unread"]
+        if is_dir is not False or (only is not None and not only(os.path.relpath(path, root))):
             continue
         try:
             for number, line in _lines(path, sys.maxsize if alone else MAX_FILE_BYTES):
                 if not number or pattern.search(line):
                     yield [path, number, cut(line)]
-        except OSError:
+        except FileNotFoundError:
             continue
+        except OSError:
+            yield [path, 0, "unread"]
 
 
 def cut(line: str) -> str:
@@ -129,7 +135,7 @@ def _lines(path: str, most_bytes: int) -> Iterator[tuple[int, str]]:
         if b"\0" in head and not wide:
             return
         if os.fstat(file.fileno()).st_size > most_bytes:
-            yield 0, ""
+            yield 0, "large"
             return
         file.seek(0)
         encoding, errors = ("utf-16", "replace") if wide else ("utf-8", "single-byte")
@@ -150,29 +156,36 @@ def _as_single_byte(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error("single-byte", _as_single_byte)
 
 
-def _walk(root: str, above: Specs) -> Iterator[tuple[str, bool]]:
-    """Every path below `root` that is not ignored, and whether it is a folder. No recursion: a tree may be deep."""
-    pending = [(root, above)]
+def _walk(root: str, above: Specs) -> Iterator[tuple[str, bool | None]]:
+    """In the order of paths, every file below `root` that is not ignored and every folder with such a file, and whether
+    it is a folder; `None`: one that cannot be read. No recursion: a tree may be deep."""
+    pending, without = [(root, True, above)], list[str]()
     while pending:
-        folder, specs = pending.pop()
-        if folder != root:
-            yield folder, True
-        specs = _with_rules(folder, specs)
-        try:
-            with os.scandir(folder) as scan:
-                entries = sorted(scan, key=lambda entry: entry.name)
-        except OSError:
+        path, is_dir, specs = pending.pop()
+        while without and not path.startswith(os.path.join(without[-1], "")):
+            without.pop()
+        if not is_dir:
+            yield from ((folder, True) for folder in without)
+            without.clear()
+            yield path, False
             continue
-        folders = []
+        if path != root:
+            without.append(path)
+        try:
+            with os.scandir(path) as scan:
+                entries = sorted(scan, key=lambda entry: entry.name, reverse=True)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            yield path, None
+            continue
+        if path != root and any(entry.name == ".git" for entry in entries):
+            specs = _excluded(path)
+        specs = _with_rules(path, specs)
         for entry in entries:
             is_dir = entry.is_dir(follow_symlinks=False)
-            if entry.name == ".git" or _ignored(entry.path, is_dir, specs):
-                continue
-            if is_dir:
-                folders.append((entry.path, specs))
-            elif entry.is_file(follow_symlinks=False):
-                yield entry.path, False
-        pending.extend(reversed(folders))
+            if entry.name != ".git" and (is_dir or entry.is_file(follow_symlinks=False)):
+                pending += [] if _ignored(entry.path, is_dir, specs) else [(entry.path, is_dir, specs)]
 
 
 def _rules(path: str) -> GitIgnoreSpec | None:
@@ -197,12 +210,15 @@ def _specs_above(root: str) -> Specs:
     repository = next((folder for folder in above if (folder / ".git").exists()), None)
     if repository is None:
         return ()
-    specs: Specs = ()
-    if (rules := _rules(str(repository / ".git" / "info" / "exclude"))) is not None:
-        specs = ((str(repository), rules),)
+    specs = _excluded(str(repository))
     for folder in reversed(above[1 : above.index(repository) + 1]):
         specs = _with_rules(str(folder), specs)
     return specs
+
+
+def _excluded(repository: str) -> Specs:
+    rules = _rules(os.path.join(repository, ".git", "info", "exclude"))
+    return () if rules is None else ((repository, rules),)
 
 
 def _ignored(path: str, is_dir: bool, specs: Specs) -> bool:

@@ -1,0 +1,1 @@
+"""What `search` runs, and how it judges what that says."""
