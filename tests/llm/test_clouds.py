@@ -193,7 +193,8 @@ FAILED = header(b":message-type", b"error") + header(b":error-code", b"InternalF
     ([struct.pack("!IIB", 2**31, 9, 0) * 4], "server", "malformed"), ([THROTTLED], "rate_limit", "Too many requests"),
     ([TEXT], "network", "ended early"), ([b"<html>" + b"x" * 40], "not_found", "web page"),
     ([b'{"message":', b' "Too long."}'], "server", "Too long."), ([b'{"output"'], "server", "malformed"),
-    ([b'{"output": {"message": 7}}'], "server", "malformed"), ([b'{"error_message": "Input is too long"}'], "context_too_long", "Input"),
+    ([b'{"output": {"message": 7}}'], "server", "malformed"),
+    ([b'{"error_message": "Input is too long"}'], "context_too_long", "Input"),
     ([TEXT[:-1] + b"?", STOP], "server", "malformed"),
 ])  # fmt: skip
 async def test_streams_that_fail(chunks: list[bytes], kind: str, words: str) -> None:
