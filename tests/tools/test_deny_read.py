@@ -118,7 +118,7 @@ async def test_hidden_lines_do_not_count_as_results(on: Bench) -> None:
 
 async def test_names_of_hidden_files_are_neither_found_nor_listed(on: Bench) -> None:
     found = (await on.call("find_path", pattern="*")).text.splitlines()
-    assert sorted(found) == [".env.example", "conf/", "conf/public.txt", "plain", "sub/"]
+    assert sorted(found) == [".env.example", "[5 matches]", "conf/", "conf/public.txt", "plain", "sub/"]
     assert "Nothing below" in (await on.call("find_path", pattern="*.pem")).text
     listed = (await on.call("list_directory", path=".")).text
     assert ".env.example" in listed and "keys-alias" in listed

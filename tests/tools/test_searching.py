@@ -60,8 +60,11 @@ async def test_find_path_gives_paths_relative_to_the_working_directory(on: Bench
     assert (await on.call("find_path", pattern="src/")).text == "src/"
     nothing = await on.call("find_path", pattern="*.rs")
     assert nothing.text == f"Nothing below . matches `*.rs`. {NOT_FOUND}"
-    for word in ("port", "*port*"):
-        assert "names of files: `grep` looks into them" in (await on.call("find_path", pattern=word)).text
+    for word, told in (
+        ("none", "These are names of files: `grep` looks into them."),
+        ("*NEEDLE*", "it in src/a.py:2"),
+    ):
+        assert told in (await on.call("find_path", pattern=word)).text
 
 
 async def test_find_path_in_what_is_no_folder_and_bounded(tmp_path: Path) -> None:

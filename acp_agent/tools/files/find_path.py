@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from pydantic import Field
 
 from acp_agent.errors import ToolError
-from acp_agent.executors.base import FindQuery
+from acp_agent.executors.base import FindQuery, GrepQuery
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.files.grep import not_read
 from acp_agent.tools.kit.base import Params, PathTool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
-WORD = re.compile(r"\**[\w -]+\**")
+COUNTED = 3
+"""Results from which their number is said: models count badly."""
+MOST_LINES = 5
+"""Of files that contain the word that no file is named after."""
+WORD = re.compile(r"\**([\w -]+)\**")
 """A pattern that may have been meant for what files contain."""
 NOT_SEARCHED = "Files in .gitignore are not searched, and folders without other files are not found."
 
@@ -50,12 +55,13 @@ class FindPath(PathTool[FindPathParams]):
         unread = not_read(result, ctx.roots)
         if not inside:
             note = result.note or NOT_SEARCHED
-            plain = WORD.fullmatch(params.pattern) is not None
-            names = " These are names of files: `grep` looks into them." if plain else ""
-            text = f"Nothing below {params.path} matches `{params.pattern}`.{names} {note}"
+            inner = await _inside_files(params, root, ctx)
+            text = f"Nothing below {params.path} matches `{params.pattern}`.{inner} {note}"
             text += f" {unread}" if unread else ""
             return ToolResult(text if not result.timed_out else f"{text} The search ran out of time.")
         lines = [ctx.roots.display(match.path) + ("/" if match.text == "dir" else "") for match in inside]
+        if len(lines) >= COUNTED and not (result.truncated or result.timed_out):
+            lines.append(f"[{len(lines)} matches]")
         if result.truncated:
             lines.append(f"[more than {config.max_results} matches; the rest is not shown, use a narrower pattern]")
         if result.timed_out:
@@ -65,3 +71,18 @@ class FindPath(PathTool[FindPathParams]):
         if result.note:
             lines.append(f"[{result.note}]")
         return ToolResult("\n".join(lines))
+
+
+async def _inside_files(params: FindPathParams, root: Path, ctx: ToolContext) -> str:
+    """Where a plain word that names no file stands in files: it is mostly a function that was looked for."""
+    if (plain := WORD.fullmatch(params.pattern)) is None:
+        return ""
+    config = ctx.config.files
+    query = GrepQuery(
+        re.escape(plain[1]), root, case_sensitive=True, max_results=MOST_LINES, timeout=config.search_timeout
+    )
+    lines = [match for match in (await ctx.executor.grep(query)).matches if ctx.roots.contains(match.path)]
+    at = ", ".join(f"{ctx.roots.display(match.path)}:{match.line}" for match in lines)
+    return (
+        f" It names no file; `grep` finds it in {at}." if at else " These are names of files: `grep` looks into them."
+    )
