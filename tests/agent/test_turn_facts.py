@@ -172,7 +172,14 @@ def test_claims_and_questions():
         "Write a haiku", "Please write me a short commit message for it.", "make a list of the open points",
     ):  # fmt: skip
         assert ASKS.search(text), text
-    for text in ("Fix the parser.", "In a.py, rename x to y", "Go on", "yes, please", "Write a summary into notes.md"):
+    for text in (
+        "Fix the parser.",
+        "In a.py, rename x to y",
+        "Go on",
+        "yes, please",
+        "Write a summary into notes.md",
+        "Put it in order.",
+    ):
         assert WANTS.search(text) and not ASKS.search(text), text
     for text in ("Thank you!", "Die Tests laufen lassen", "Run the tests."):
         assert not WANTS.search(text), text
