@@ -87,7 +87,8 @@ LATER_ON = re.compile(
 WANTS = re.compile(
     r"\b(?:add|change|set|update|create|rename|replace|fix|remove|delete|move|write|edit|modify|implement|insert|append"
     r"|correct|refactor|convert|make"
-    r"|put|sort|copy|give|call|split|merge|swap|extract|should|must|needs?|go (?:on|ahead)|continue|proceed|do (?:it|so|that)|yes|try again)\b",
+    r"|put|sort|copy|give|call|split|merge|swap|extract|should|must|needs?|go (?:on|ahead)"
+    r"|continue|proceed|do (?:it|so|that)|yes|try again)\b",
     re.IGNORECASE,
 )
 """A prompt that wants a change."""
