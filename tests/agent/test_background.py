@@ -31,8 +31,8 @@ def model(*steps: Answer | str | Callable[[list[str]], Answer]) -> Callable[[dic
     return reply
 
 
-def output(**more: object) -> Callable[[list[str]], Answer]:
-    return lambda runs: asks(Call("bash_output", {"run_id": runs[-1], **more}))
+def output(which: int = -1, **more: object) -> Callable[[list[str]], Answer]:
+    return lambda runs: asks(Call("bash_output", {"run_id": runs[which], **more}))
 
 
 def kill(runs: list[str]) -> Answer:
