@@ -90,7 +90,8 @@ async def test_it_is_waited_for_if_its_caller_could_not_look_at_it(tmp_path, con
 
 async def test_calls_that_need_the_same_url_all_go_on_once_the_user_is_done(tmp_path):
     url = {"url": "https://example.com/pay"}
-    script = model(*(asks(Call("mcp_raw_url", {**url, "told": told})) for told in (False, True)), output(0, wait=True), "done")
+    calls = [asks(Call("mcp_raw_url", {**url, "told": told})) for told in (False, True)]
+    script = model(*calls, output(0, wait=True), "done")
     async with soon(tmp_path, script, server(), elicitation=answers("accept")) as r:
         assert "done at the URL" in result(r, 4)
         told = [note["params"]["elicitationId"] for note in r.editor.lines("from_agent", "elicitation/complete")]
