@@ -106,10 +106,8 @@ FIRST_SENTENCE = re.compile(r"[.:]?(?:\s*\n|(?<=[.:])\s|$)")
 """Where the first sentence of an error ends: what comes after it is for the model."""
 NOTHING_CHANGED = "No file has been changed in this turn"
 GO_ON = "[{}. Go on, or tell the user what is not done. {}]"
-NOT_CARRIED_OUT = (
-    "[{}: nobody carries out what an answer says. Call the tools yourself, or tell the user what is not done. {}]"
-)
-NOT_DONE_YET = "[You said what you will do, and called no tool. Do it now, or tell the user what you found. {}]"
+CALL_NOW = "[{}. Answer with a tool call, or tell the user what is not done. {}]"
+NOT_DONE_YET = "[Answer with a tool call, or tell the user what you did and found. {}]"
 ASKED = "The user asked: {}"
 
 
@@ -126,6 +124,9 @@ class TurnFacts:
         """Whether something may have been done that nobody looks at: in other folders, by a server, in a sub-agent."""
         self.checked = False
         """Whether the model was told what it has not done."""
+        self.idle_words = False
+        """Whether the last words were only of what comes next or what the user could do: the model need not read them
+        again, and a small one would say them again."""
         self._wanted = False
         """Whether the prompt wants a change."""
 
@@ -176,13 +177,16 @@ class TurnFacts:
         asked = ASKS.search(prompt.strip()) is not None
         self._wanted = WANTS.search(prompt) is not None and not asked
         idle = self._wanted and not self.changed and not self.unknown
-        unheard = _announces(said) or (idle and ADVISES.search(said) is not None)
-        if self.checked or not (self.failed or (idle and (unheard or _claims(said))) or (asked and unheard)):
+        announced = _announces(said)
+        self.idle_words = announced or (idle and ADVISES.search(said) is not None)
+        claims = idle and (self.idle_words or _claims(said))
+        if self.checked or not (self.failed or claims or ((asked or self._wanted) and announced)):
             return ""
         self.checked = True
-        told = NOT_DONE_YET if not (self.failed or idle) else NOT_CARRIED_OUT if unheard else GO_ON
         again = ASKED.format(prompt.strip()[:MOST_ASKED])
-        return told.format(again) if told is NOT_DONE_YET else told.format(self.words, again)
+        if not (self.failed or idle):
+            return NOT_DONE_YET.format(again)
+        return (CALL_NOW if self.idle_words else GO_ON).format(self.words, again)
 
     @property
     def words(self) -> str:

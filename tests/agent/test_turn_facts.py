@@ -58,9 +58,9 @@ async def turn(tmp_path, *answers: Answer | str, **more: Any) -> tuple[Any, list
 @pytest.mark.parametrize(("answers", "told"), [
     (["I have changed the port to 9090."], "[No file has been changed in this turn. Go on, or tell the user"),
     (["Done."], "[No file has been changed in this turn. Go on"), (["Updated the port."], "[No file has been changed "),
-    (["I will set the port to 9090."], "nobody carries out what an answer says"),
-    (["Use this:\n\n```bash\nsed -i s/8080/9090/ config.json\n```\nIt sets the port."], "nobody carries out what an"),
-    (["To do that, you need to edit config.json."], "nobody carries out what an answer says"),
+    (["I will set the port to 9090."], "Answer with a tool call"),
+    (["Use this:\n\n```bash\nsed -i s/8080/9090/ config.json\n```\nIt sets the port."], "Answer with a tool call"),
+    (["To do that, you need to edit config.json."], "Answer with a tool call"),
     ([asks(NO_EDIT), "The port was updated."], "; the last change failed: "),
     ([asks(NO_EDIT), "I could not find it."], "the last change failed: "),
     ([asks(Call("rename_all", {"a": 1})), "Renamed."], "the last change failed: rename_all"),

@@ -36,6 +36,11 @@ CALLS = {
         "First run the test:\n\n",
         [LS],
     ),
+    "in place of a result": (
+        'I used `bash`. The result is:\n\n```json\n{"name": "bash", "arguments": {"command": "ls"}}\n```\n',
+        "I used `bash`. The result is:\n\n",
+        [LS],
+    ),
     "bare": ('{"name": "bash", "arguments": {"command": "ls"}}', "", [LS]),
     "bare after text": (
         'Let me look.\n{"name": "bash", "arguments": {"command": "ls"}}\nDone!',

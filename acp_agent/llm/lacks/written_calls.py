@@ -43,10 +43,12 @@ PARAMETER = pattern(r"<parameter=([\w-]+)>\n?")
 FUNCTION = pattern(r"\s*<function=([\w-]+)>(.*?)</function>", re.DOTALL)
 EXAMPLE = pattern(
     r"\bexamples?\b|\bfor instance|\bsuch as\b|\blooks? like|\be\.g\.|\bcontains?\b|\bsays?\b|\bholds?\b"
-    r"|\b(?:you|one|we) (?:would|could|can|should|may)\b|\b(?:results?|outputs?|responses?) (?:is|are|was|would be)\b",
+    r"|\b(?:you|one|we) (?:would|could|can|should|may)\b",
     re.IGNORECASE,
 )
 """In the line before: what follows is shown, not made."""
+RESULT = pattern(r"\b(?:results?|outputs?|responses?) (?:is|are|was|would be)\b", re.IGNORECASE)
+"""The same, but where a call ends the answer: it is no result, so it is meant to be made."""
 ALONE = pattern(r"\s*(?:`{3,}[\w+-]*[ \t]*\r?\n\s*)?(?:<tool_call>\s*)?(?=\[?\s*\{)")
 """What may stand before a call that is the whole answer."""
 SHELL = pattern(r"\s*(`{3,})(?:bash|sh|shell)[ \t]*\r?\n")
@@ -111,7 +113,10 @@ class WrittenCalls:
             if kind is None:
                 break
             if kind:
-                found = [] if EXAMPLE.search(self._before) else self._calls(kind, complete)
+                if RESULT.search(self._before):
+                    found = self._last(complete)
+                else:
+                    found = [] if EXAMPLE.search(self._before) else self._calls(kind, complete)
                 if found == [] and not self._said:
                     found = self._whole_answer(complete)
                 if found is None and not complete and len(self._held) < LONGEST:
@@ -167,6 +172,15 @@ class WrittenCalls:
             whole, blank, _ = self._held.partition("\n\n")
             return self._in_body(whole, complete or bool(blank))
         return self._in_body(self._held, complete)
+
+    def _last(self, complete: bool) -> list[tuple[str, str]] | None:
+        """The call in a block that ends the answer; see `_calls`."""
+        if (fence := FENCE.match(self._held)) is None:
+            return []
+        body, closing, after = self._held[fence.end() :].partition(f"\n{fence[1]}")
+        if after.strip() or FIRST_KEY.match(body) is None:
+            return None if not (complete or closing) and len(body) < LONGEST_OPENING else []
+        return self._in_fence(complete=True) if complete else None
 
     def _whole_answer(self, complete: bool) -> list[tuple[str, str]] | None:
         """The calls that are all of the answer, of whatever tools; see `_calls`."""

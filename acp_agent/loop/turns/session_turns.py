@@ -112,6 +112,8 @@ class Turns:
                 spoke = reason == "end_turn" and isinstance(messages[-1], AssistantMessage)  # Else a call has ended it.
                 last = last_words(messages)
                 if spoke and checks and (words := facts.unfinished(leading_text(blocks), last)):
+                    if facts.idle_words:
+                        self._memory.replace(messages[:-1])
                     self._memory.add(UserMessage((TextPart(words),), own=True))
                     continue
                 if reason != "end_turn" or not (words := await hooks.goes_on("Stop", rounds, last)):
