@@ -127,14 +127,15 @@ RunCalls = Callable[[Sequence[llm.ToolUse], Callable[[llm.ToolMessage], None]], 
 MOST_SILENCES = 2
 """Answers in a row without a word that are asked for again."""
 NEARLY_OVER = 5
-"""Model calls left when the model is told so."""
+"""Model calls left when the model is told so; in a turn of few, the last quarter: said at once, a small model takes it
+for its task."""
 
 GO_ON = 'Say "continue" to go on.'
 CUT = (
     "The answer was cut off at {tokens} tokens, the limit of one answer, in the middle of a call, so nothing was run. "
     "Make the call again in smaller parts: fewer calls in one answer, a long file in several edits."
 )
-LEFT = "[{left} more answers are possible in this turn: finish, or say what is left.]"
+LEFT = "[{left} more answers are possible in this turn. If the task takes more, say in the last one what is not done.]"
 
 
 async def run_turn(model: llm.Answers, host: TurnHost, run_calls: RunCalls, limits: Limits) -> StopReason:
@@ -171,7 +172,7 @@ async def run_turn(model: llm.Answers, host: TurnHost, run_calls: RunCalls, limi
             result: llm.ToolMessage, results: list[llm.ToolMessage] = results, last: int = len(calls), left: int = left
         ) -> None:
             results.append(result)
-            if left == NEARLY_OVER and len(results) == last:
+            if left == min(NEARLY_OVER, limits.requests // 4) and len(results) == last:
                 note = llm.TextPart(LEFT.format(left=left))
                 result = msgspec.structs.replace(result, content=(*result.content, note))
             host.add(result, clean=True)  # The runner has redacted them.
