@@ -41,6 +41,11 @@ CALLS = {
         "I used `bash`. The result is:\n\n",
         [LS],
     ),
+    "in the tag of results": (
+        '<tool_response>\n    {"name": "bash", "arguments": {"command": "ls"}}\n</tool_response>',
+        "",
+        [LS],
+    ),
     "bare": ('{"name": "bash", "arguments": {"command": "ls"}}', "", [LS]),
     "bare after text": (
         'Let me look.\n{"name": "bash", "arguments": {"command": "ls"}}\nDone!',

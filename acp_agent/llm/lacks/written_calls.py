@@ -3,7 +3,7 @@
 Known forms, each at the start of a line:
 
     ```json {"name": ..., "arguments": {...}} ```      the same without a fence, or as a list
-    <tool_call>{...}</tool_call>                       Qwen, Hermes
+    <tool_call>{...}</tool_call>                       Qwen, Hermes; small ones write <tool_response>
     <function=NAME><parameter=KEY>VALUE</parameter></function>
     [TOOL_CALLS][{...}]  [TOOL_CALLS]NAME{...}         Mistral
     NAME(key="value")                                  in a code block or alone on its line
@@ -29,7 +29,7 @@ from acp_agent.llm.streamed_text import clean
 TAGS = frozenset(("", "json", "tool", "tool_call", "tool_code", "tool_calls", "function", "python", "py", "xml"))
 """Language tags of code blocks that may hold a call."""
 
-OPENINGS = ("```", "~~~", "{", "[{", "<tool_call>", "<function=", "[TOOL_CALLS]")
+OPENINGS = ("```", "~~~", "{", "[{", "<tool_call>", "<tool_response>", "<function=", "[TOOL_CALLS]")
 ENDS = frozenset("}])>`\n")
 LONGEST_OPENING = 40
 """Characters from which it is clear what a text may be."""
@@ -49,7 +49,7 @@ EXAMPLE = pattern(
 """In the line before: what follows is shown, not made."""
 RESULT = pattern(r"\b(?:results?|outputs?|responses?) (?:is|are|was|would be)\b", re.IGNORECASE)
 """The same, but where a call ends the answer: it is no result, so it is meant to be made."""
-ALONE = pattern(r"\s*(?:`{3,}[\w+-]*[ \t]*\r?\n\s*)?(?:<tool_call>\s*)?(?=\[?\s*\{)")
+ALONE = pattern(r"\s*(?:`{3,}[\w+-]*[ \t]*\r?\n\s*)?(?:<tool_(?:call|response)>\s*)?(?=\[?\s*\{)")
 """What may stand before a call that is the whole answer."""
 SHELL = pattern(r"\s*(`{3,})(?:bash|sh|shell)[ \t]*\r?\n")
 SHAPE = pattern(
@@ -57,7 +57,9 @@ SHAPE = pattern(
     r'(?:\Z|"\s*(?:\Z|,\s*(?:\Z|"\w*\Z|"(?:arguments|parameters|args|input)")))'
 )
 """How it begins, as far as it is there."""
-TAG_END = "</tool_call>"
+TAG = pattern(r"<tool_(?:call|response)>\s*")
+"""The second is for results, which the model does not write."""
+TAG_ENDS = ("", "</tool_call>", "</tool_response>")
 MORE_KEYS = frozenset(("id", "type", "tool_call_id"))
 
 _decoder = json.JSONDecoder(strict=False)
@@ -113,10 +115,9 @@ class WrittenCalls:
             if kind is None:
                 break
             if kind:
-                if RESULT.search(self._before):
-                    found = self._last(complete)
-                else:
-                    found = [] if EXAMPLE.search(self._before) else self._calls(kind, complete)
+                found: list[tuple[str, str]] | None = []
+                if not EXAMPLE.search(self._before):
+                    found = self._last(complete) if RESULT.search(self._before) else self._calls(kind, complete)
                 if found == [] and not self._said:
                     found = self._whole_answer(complete)
                 if found is None and not complete and len(self._held) < LONGEST:
@@ -197,7 +198,7 @@ class WrittenCalls:
         except (ValueError, RecursionError):
             return [] if complete else None
         rest = self._held[end:].strip("` \t\r\n")
-        if rest and not (rest == TAG_END or (not complete and TAG_END.startswith(rest))):
+        if rest not in TAG_ENDS and (complete or not any(end.startswith(rest) for end in TAG_ENDS)):
             return []
         if not complete:
             return None
@@ -244,12 +245,13 @@ class WrittenCalls:
         return found if found is not None or not complete else []
 
     def _tagged(self, text: str) -> list[tuple[str, str]] | None:
-        inner = text.removeprefix("<tool_call>").lstrip() if text.startswith("<tool_call>") else text
+        tag = TAG.match(text)
+        inner = text[tag.end() :] if tag else text
         if inner.startswith(("{", "[")):
             return self._json(inner)
         match = FUNCTION.match(inner)
         if match is None:
-            known = text.startswith(("<tool_call>", "<function="))
+            known = text.startswith(("<tool_", "<function="))
             return None if known and (not inner or "<function=".startswith(inner[:10])) else []
         name, body = match[1], match[2]
         if body.strip().startswith("{"):
@@ -273,7 +275,7 @@ class WrittenCalls:
         except (ValueError, RecursionError):
             return None
         rest = text[end:] if alone else text[end:].partition("\n")[0]
-        if rest.strip() not in ("", TAG_END):
+        if rest.strip() not in TAG_ENDS:
             return []  # A sentence about it.
         calls: list[tuple[str, str]] = []
         for one in _each(value):
