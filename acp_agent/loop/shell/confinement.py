@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FIND_USER = "acp_agent.executors.users:find_user"
+FOLDER_WATCH, CHANGES = "acp_agent.undo.folder_watch:FolderWatch", "acp_agent.undo.folder_watch:Watch"
 GIT_COPIES = "acp_agent.loop.shell.git_copies:GitCopies"
 FIND_SANDBOX = "acp_agent.executors.sandbox.probe:find_sandbox"
 NAMES_PROGRAMS = "acp_agent.safety.lines.git_folder:names_programs"
@@ -103,7 +104,11 @@ class Confinement:
         self._looked: float | None = None
         sandbox = config.sandbox
         names = (*sandbox.protect, *sandbox.protect_existing, *sandbox.report)
-        self._watch = Watch(roots.real, names, home, is_place_holder)
+        self.folders: Any = load(FOLDER_WATCH)()
+        """Which of the session's folders changed: for all who look at them."""
+        self._watch = Watch(roots.real, names, home, is_place_holder, lambda: load(CHANGES)(self.folders))
+        self._walking = False
+        folder.at_end(self._watch.close)
         self._known: set[Path] = set()
         """Git's folders, and files that point to one, which were there at first or which the user was told of."""
 
@@ -150,7 +155,21 @@ class Confinement:
             await self._look()
             if self.kind != "none":
                 await anyio.to_thread.run_sync(self._watch.look)
+                self._walk_on()
             return found
+
+    def _walk_on(self) -> None:
+        """Lists what is not listed yet beside all else."""
+        if self._spawn is not None and not self._watch.walked and not self._walking:
+            self._walking = True
+            self._spawn(self._walk())
+
+    async def _walk(self) -> None:
+        try:
+            while not self._watch.walked:
+                await anyio.to_thread.run_sync(self._watch.walk_on)
+        finally:
+            self._walking = False
 
     def _ended(self) -> None:
         """A command has ended: what it created is checked soon."""
@@ -425,6 +444,7 @@ class Confinement:
         words = "\n".join(filter(None, (made, self.paths.unwritten())))
         if words and self._journal is not None:
             self._journal.notice(words, tool="bash")
+        self._walk_on()
         return words
 
     def no_servers(self, *, unconfined: bool) -> str | None:

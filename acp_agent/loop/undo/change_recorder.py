@@ -43,6 +43,7 @@ LOG = "acp_agent.undo.operation_log:Log"
 LOOKS = "acp_agent.undo.folder_looks:FolderLooks"
 NAMED = "acp_agent.undo.base:named"
 ROWS_OF = "acp_agent.undo.operation_log:rows_of"
+WATCH = "acp_agent.undo.folder_watch:Watch"
 RECORDED = "acp_agent.undo.recording_executor:RecordingExecutor"
 
 PROMPTLY = 0.25
@@ -130,8 +131,11 @@ class ChangeRecorder:
                 self.trouble = TOO_WIDE.format(folder)
                 return None
         limits = load(LIMITS)(self._config.max_entries, self._config.max_file_bytes)
-        skips = [self.state]
-        return cast("FolderLooks", load(LOOKS)(roots.real, self.contents, limits, hides=roots.rules.hides, skips=skips))
+        watch, skips = load(WATCH)(self._shell.confinement.folders), [self.state]
+        hides = roots.rules.hides
+        return cast(
+            "FolderLooks", load(LOOKS)(roots.real, self.contents, limits, hides=hides, skips=skips, watch=watch)
+        )
 
     @cached_property
     def _looking(self) -> anyio.Lock:
