@@ -82,10 +82,13 @@ class FolderWatch:
         with self._guard:
             if (number := self._numbers.get(folder)) is None or self._paths.get(number) != folder:
                 return
-            self._of[number].discard(user)
-            if not self._of[number]:
-                self._forget(number)
-                _libc().inotify_rm_watch(self._fd, number)
+            self._leave(user, number)
+
+    def _leave(self, user: Watch, number: int) -> None:
+        self._of[number].discard(user)
+        if not self._of[number]:
+            self._forget(number)
+            _libc().inotify_rm_watch(self._fd, number)
 
     def _forget(self, number: int) -> set[Watch]:
         """Who asked about it."""
@@ -139,7 +142,7 @@ class FolderWatch:
                 return
             self._users.remove(user)
             for number in [number for number, users in self._of.items() if user in users]:
-                self.drop(user, self._paths[number])
+                self._leave(user, number)
             if not self._users:
                 self.tells = False
                 if self._fd >= 0:

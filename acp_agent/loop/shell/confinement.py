@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 import os
 import platform
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -32,7 +33,7 @@ from acp_agent.loop.shell.command_policy import TOO_LARGE, CommandPolicy
 from acp_agent.loop.shell.private_folder import PARTS, PrivateFolder
 from acp_agent.lsp.base import Launch, LspError
 from acp_agent.safety.folders.paths import Roots, real_path
-from acp_agent.safety.folders.watch import Watch, told
+from acp_agent.safety.folders.watch import BESIDE, SLICE, Watch, told
 
 if TYPE_CHECKING:
     from acp_agent.executors.far.far_walls import FarWalls
@@ -154,7 +155,8 @@ class Confinement:
                 self.paths.follow()
             await self._look()
             if self.kind != "none":
-                await anyio.to_thread.run_sync(self._watch.look)
+                wait = 0.0 if self._walking else SLICE if self._spawn is not None else math.inf
+                await anyio.to_thread.run_sync(self._watch.look, wait)
                 self._walk_on()
             return found
 
@@ -168,6 +170,7 @@ class Confinement:
         try:
             while not self._watch.walked:
                 await anyio.to_thread.run_sync(self._watch.walk_on)
+                await anyio.sleep(BESIDE)  # Others want the interpreter, too.
         finally:
             self._walking = False
 
@@ -440,7 +443,7 @@ class Confinement:
 
     def _news(self) -> str:
         """What the commands that have ended may have made of what other programs load, for user and model."""
-        made = told(self._watch.ended(), self._roots.display, self._roots.rules.protects)
+        made = told(self._watch.ended(0.0 if self._walking else SLICE), self._roots.display, self._roots.rules.protects)
         words = "\n".join(filter(None, (made, self.paths.unwritten())))
         if words and self._journal is not None:
             self._journal.notice(words, tool="bash")

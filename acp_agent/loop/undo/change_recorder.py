@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial
@@ -50,6 +51,7 @@ PROMPTLY = 0.25
 """Seconds that a call's end waits for what its command changed; the look goes on beside the model's next answer."""
 REQUEST_FIRST = 0.1
 """Seconds that the first request of a session has to itself: loading what looks takes time."""
+LATE = "What changed before it was looked at cannot be taken back: {} (a command began before the first look was done)."
 TOO_WIDE = "the session's folder is {}, so what commands change in it is not kept"
 
 RECORDERS: WeakSet[ChangeRecorder] = WeakSet()
@@ -84,6 +86,8 @@ class ChangeRecorder:
         """Calls that something may be running for."""
         self._prompts: dict[str, int] = {}
         """By call: the prompt that it belongs to."""
+        self._beside: list[bool] = []
+        """Whether something goes on beside; shared with sub-agents."""
         self._background = ""
         """The call whose command was running in the background at the last look."""
         self.trouble = ""
@@ -180,6 +184,7 @@ class ChangeRecorder:
         beside = [each for other in RECORDERS if other._overlaps(self) for each in other._running]
         for each in beside:
             each.outcome.looked.alone = False
+        call.outcome.looked.began_early = self.looks is not None and self.looks.unfinished
         call.outcome.looked.alone = not beside and not self._shell.runs.running_call
         self._running.append(call)
         self._prompts[call.id] = self._session.turns
@@ -213,14 +218,16 @@ class ChangeRecorder:
                 of = "" if call is not None else background or self._background
                 report = call is not None or bool(of)
                 changes, rows = await self._in_thread(lambda looks: _with_rows(looks.look(seconds, report=report)))
+                if late := self.looks.late():
+                    self._session.outbox.tell(LATE.format(load(NAMED)(late)))
                 if call is not None:
-                    call.outcome.looked.whole = not self.looks.partial
-                    if self.looks.partial and not self.looks.left_out.told:
+                    call.outcome.looked.whole = not (self.looks.partial or call.outcome.looked.began_early)
+                    if self.looks.left_out.folders and not self.looks.left_out.told:
                         self.looks.left_out.told = True
                         self._session.outbox.tell(f"What commands change there cannot be taken back: {self.beyond()}.")
                 if changes:
                     await self._note(call, of, changes, rows)
-            self._copy_on()
+            self._look_on()
         except (AgentError, OSError) as error:
             self.trouble = str(error)
             log.warning("what commands change cannot be taken back: %s", error)
@@ -241,13 +248,28 @@ class ChangeRecorder:
         if words and call is not None:
             call.outcome.looked.uncovered = words
 
-    def _copy_on(self) -> None:
-        seconds, self._copy_left = self._copy_left, 0.0
-        if seconds and self.looks is not None:
-            self._spawn(self._copy(seconds))
+    def _look_on(self) -> None:
+        """Goes on with the first look, and then with copying, beside all else."""
+        if self.looks is not None and not self._beside and (self.looks.unfinished or self._copy_left):
+            self._beside.append(True)
+            self._spawn(self._go_on())
 
-    async def _copy(self, seconds: float) -> None:
-        await self._in_thread(lambda looks: looks.copy_on(seconds))
+    async def _go_on(self) -> None:
+        """In pieces, with pauses: what waits for the interpreter waits for one of them."""
+        try:
+            left = True
+            while left:
+                began = time.monotonic()
+                if cast("FolderLooks", self.looks).unfinished:
+                    await self._in_thread(lambda looks: looks.look_on())
+                    took = time.monotonic() - began
+                else:
+                    left = self._copy_left > 0 and await self._in_thread(lambda looks: looks.copy_beside())
+                    self._copy_left -= (took := time.monotonic() - began)
+                await anyio.sleep(took)
+        finally:
+            self._copy_left = 0.0
+            self._beside.clear()
 
     async def _in_thread(self, work: Callable[[FolderLooks], Any]) -> Any:
         looks = self.looks

@@ -30,8 +30,10 @@ MAX_BYTES = 262_144
 MOST_NAMED = 5
 YOUNG = 50_000_000
 """Nanoseconds in which something may change without another time of change: the kernel's clock ticks."""
-SLICE = 0.05
+SLICE = 0.02
 """Seconds of the first walk that one waits for who looks."""
+BESIDE = 0.01
+"""Seconds of it beside others, who have as long for themselves after it."""
 
 Stamp = tuple[int, ...]
 What = Literal["new", "changed"]
@@ -107,7 +109,7 @@ class Watch:
             news = self._look(seconds, running=bool(self._running))
             self._pending = {**news, **self._pending} if self._running else {}
 
-    def walk_on(self, seconds: float = SLICE) -> None:
+    def walk_on(self, seconds: float = BESIDE) -> None:
         """Lists for a while what is not listed yet."""
         with self._guard:
             self._late |= self._take(self._walk(seconds))

@@ -1,0 +1,209 @@
+"""What changed is told by the system, and never less than a look at everything finds."""
+
+import os
+import random
+import shutil
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from acp_agent.undo import first_look, folder_looks
+from acp_agent.undo.contents import Contents
+from acp_agent.undo.folder_looks import FolderLooks, Limits
+from acp_agent.undo.folder_watch import OVERFLOW, FolderWatch, Watch
+from tests.nightly import examples
+
+from .kit import Bench, git, state_of
+from .test_others_failures import commit_all
+
+PLACES = ("", "a", "a/b", "a/b/c", ".hidden", "ignored")
+WAYS = ("write", "write", "append", "remove", "mode", "folder", "move", "exchange", "link", "tree")
+
+
+def changes(chance: random.Random, project: Path, number: int) -> None:
+    """Something that a command may do."""
+    some = lambda: project / chance.choice(PLACES) / chance.choice(("x", "y", "a", "b"))  # noqa: E731
+    path, other = some(), some()
+    try:
+        match chance.choice(WAYS):
+            case "write":
+                path.write_text(f"{number}")
+            case "append":
+                with open(path, "a") as file:
+                    file.write(f"{number}")
+            case "remove":
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            case "mode":
+                path.chmod(0o700 if path.stat().st_mode & 0o077 else 0o755)
+            case "folder":
+                path.mkdir(parents=True)
+            case "move":
+                path.rename(other)
+            case "exchange":
+                path.rename(project / "third")
+                other.rename(path)
+                (project / "third").rename(other)
+            case "link":
+                path.symlink_to(f"{number}")
+            case "tree":
+                (path / "in" / "it").mkdir(parents=True)
+                (path / "in" / "it" / "file").write_text("new")
+    except OSError:
+        shutil.rmtree(project / "third", ignore_errors=True)
+        (project / "third").unlink(missing_ok=True)
+
+
+class Racing(Watch):
+    """While a folder is begun to be watched, something happens, so many times."""
+
+    left = 0
+
+    def __init__(self, owner: FolderWatch, happens: Callable[[], None]) -> None:
+        super().__init__(owner)
+        self._happens = happens
+
+    def add(self, folder: str) -> None:
+        for work in (lambda: None, lambda: super(Racing, self).add(folder)):
+            work()
+            if self.left > 0:
+                self.left -= 1
+                self._happens()
+
+
+@pytest.mark.parametrize("how", ["told", "asked", "racing", "overflow"])
+def test_nothing_is_missed_that_a_look_at_everything_finds(tmp_path: Path, how: str) -> None:
+    """Also where something changes while the watch is set, and where two ask one watch at different times."""
+    for seed in range(examples(25)):
+        chance, folder = random.Random(seed), tmp_path / str(seed)
+        project, owner = folder / "project", FolderWatch()
+        for place in PLACES:
+            (project / place).mkdir(parents=True)
+            (project / place / "x").write_text("x")
+        (project / ".gitignore").write_text("ignored\n")
+        if seed % 2:
+            git(project, "init", "-q")
+            git(project, "add", "-A")
+        watch = Racing(owner, partial(changes, chance, project, 100))
+        if how == "asked":
+            watch.close()
+        looks = FolderLooks([project], Contents(folder / "contents"), Limits(1000, 1000), watch=watch)
+        slow = FolderLooks([project], Contents(folder / "slow"), Limits(1000, 1000), watch=Watch(owner))
+        looks.look(1.0)
+        slow.look(1.0)
+        begun, every = state_of(project), set[Path]()
+        for number in range(12):
+            before = state_of(project)
+            for _ in range(chance.randint(1, 4)):
+                changes(chance, project, number)
+            if how == "overflow":
+                owner._take(-1, OVERFLOW)
+            watch.left = chance.randint(1, 3) if how == "racing" else 0
+            found = {change.path for change in looks.look(1.0)}
+            watch.left = 0
+            found |= {change.path for change in looks.look(1.0)} if how == "racing" else set()
+            after = state_of(project)
+            changed = {project / path for path in before.keys() | after if before.get(path) != after.get(path)}
+            assert changed <= found, (seed, number)
+            every |= found
+        end = state_of(project)
+        late = {change.path for change in slow.look(1.0)}
+        assert {project / path for path in begun.keys() | end if begun.get(path) != end.get(path)} <= late & every
+        assert not looks.look(1.0) and not slow.look(1.0), "it was told"
+        looks.close()
+        slow.close()
+        assert not owner._of
+
+
+def test_after_a_command_only_the_folders_are_read_in_which_something_changed(tmp_path: Path, monkeypatch) -> None:
+    bench = Bench(tmp_path)
+    for number in range(200):
+        (bench.project / str(number)).mkdir()
+        (bench.project / str(number) / "file").write_text("x")
+    bench.looks.look(1.0)
+    read, reads = [], bench.looks._read
+    monkeypatch.setattr(bench.looks, "_read", lambda folder, *more: (read.append(folder), reads(folder, *more))[1])
+    bench.by_command("true")
+    bench.by_command("echo y > 7/file; mkdir 8/new")
+    assert sorted(read) == [f"{bench.project}/{each}" for each in ("7", "8", "8/new")]
+    bench.close()
+
+
+def tracked(bench: Bench, files: int) -> None:
+    for number in range(files):
+        path = bench.project / str(number % 10) / f"{number}"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"committed {number}\n")
+    commit_all(bench)
+
+
+def test_tracked_files_are_covered_beyond_the_number_of_entries_and_others_within_it(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, limits=Limits(60, 1000))
+    tracked(bench, 200)
+    (bench.project / "wide").mkdir()
+    for number in range(80):
+        (bench.project / "wide" / str(number)).write_text("x")
+    (bench.project / "9" / "untracked").write_text("mine")
+    bench.looks.look(1.0)
+    bench.looks.copy_on(5.0)
+    assert bench.looks.uncovered() == [f"{bench.project}/wide: more than 60 files and folders (`undo.max_entries`)"]
+    before = bench.state()
+    bench.by_command("rm -r 3; for n in 4/*; do echo changed > $n; done; mv 5 six; chmod 600 7/*; echo x > 9/untracked")
+    assert not bench.take_back(bench.operations()).conflicts
+    assert bench.state() == before
+    assert bench.contents.used() < 400_000, "what git has is not copied before"
+    bench.close()
+    asking = Bench(tmp_path, limits=Limits(60, 1000), session_id=bench.session_id, watching=False)
+    asking.looks.look(1.0)
+    assert "max_entries" in asking.looks.beyond(), "where all is read each time, all counts"
+    asking.close()
+
+
+def test_a_command_may_begin_before_the_first_look_is_done_and_what_was_not_seen_is_named(
+    tmp_path, monkeypatch
+) -> None:
+    bench = Bench(tmp_path)
+    for name in ("a/b", "c/d", "e/f"):
+        (bench.project / name).mkdir(parents=True)
+        (bench.project / name / "x").write_text("before")
+    git(bench.project, "init", "-q")
+    monkeypatch.setattr(first_look, "YOUNG", 0)
+    monkeypatch.setattr(folder_looks, "PIECE", 0.0)
+    bench.looks.look(1.0)
+    assert bench.looks.unfinished and bench.looks.partial
+    (words,) = [each for each in bench.looks.uncovered() if "not looked at in time" in each]
+    assert words.startswith(str(bench.project))
+    (bench.project / "c/d/x").write_text("by the command")
+    (bench.project / "e/f").rename(bench.project / "e/g")
+    (bench.project / "new").write_text("by the command")
+    while bench.looks.look_on():
+        pass
+    late = bench.looks.late()
+    assert {bench.project / each for each in ("c/d/x", "e", "new")} <= set(map(Path, late))
+    assert not any("/a" in each for each in late), "nothing changed there"
+    assert not bench.looks.late() and not bench.looks.unfinished
+    before = bench.state()
+    bench.by_command("rm -r a; echo more > c/d/x; mv e/g e/h")
+    assert not bench.take_back(bench.operations()).conflicts
+    assert bench.state() == before
+    bench.close()
+
+
+def test_a_folder_that_nobody_has_seen_is_not_removed_because_a_command_moved_it(tmp_path: Path, monkeypatch) -> None:
+    bench = Bench(tmp_path)
+    (bench.project / "old/deep").mkdir(parents=True)
+    (bench.project / "old/deep/x").write_text("mine")
+    os.utime(bench.project / "old/deep/x", ns=(1, 1))
+    while (bench.project / "old/deep/x").stat().st_ctime_ns >= time.time_ns() - 60_000_000:
+        pass
+    monkeypatch.setattr(first_look, "YOUNG", 20_000_000)
+    monkeypatch.setattr(folder_looks.FolderLooks, "_look_on", lambda *_: None)
+    bench.looks.look(1.0, report=False)
+    monkeypatch.undo()
+    (bench.project / "old").rename(bench.project / "moved")
+    bench.looks.look(1.0)
+    assert not bench.operations()
+    assert (bench.project / "moved/deep/x").read_text() == "mine"
+    bench.close()
