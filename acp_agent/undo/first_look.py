@@ -24,6 +24,8 @@ class FirstLook:
         """When the first command may have begun, in ns, if that was before the end."""
         self.was_unfinished = False
         """Whether it was not done at the end of the last look."""
+        self.waited = False
+        """Whether somebody has waited for it."""
         self.late: list[str] = []
         """What was changed since and before it was looked at."""
         self._names: dict[str, frozenset[str]] = {}

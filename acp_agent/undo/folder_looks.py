@@ -47,8 +47,8 @@ NOT_SEEN = "it was not looked at in time"
 SLICE = 0.05
 """Seconds for which a look may have to wait while files are copied."""
 
-PIECE = 0.02
-"""Seconds of the first look that one waits for who looks, if it takes longer."""
+PIECE = 0.1
+"""Seconds of the first look that the first command waits for, if it takes longer."""
 BESIDE = 0.01
 """Seconds of work beside others, who have as long for themselves after it."""
 FEW = 400
@@ -152,8 +152,7 @@ class FolderLooks:
         seconds. `report`: whether the changes are of interest, with their contents."""
         with self._now():
             changed: Changed = []
-            first = not self.begun
-            if first:
+            if not self.begun:
                 self.begun = True
                 self._first.begin(self._tops)
             else:
@@ -170,7 +169,8 @@ class FolderLooks:
                     self._scan([top for top in self._tops if top not in self._folders], changed)
                 else:
                     self._rescan([*dirty, *((self._linked | again) - dirty)], changed)
-            self._look_on(PIECE if first else 0.0)
+            self._look_on(PIECE if seconds and not self._first.waited else BESIDE)
+            self._first.waited |= seconds > 0
             self._first.looked()
             changes = self._kept.as_changes(changed) if report else self._kept.forget(changed)
             self._kept.copy(seconds, FEW)
@@ -224,13 +224,14 @@ class FolderLooks:
             pass
         self._kept.check_git()
 
-    def copy_beside(self, seconds: float = BESIDE) -> bool:
-        """The same for a moment; whether something is left."""
+    def copy_beside(self, seconds: float = BESIDE, *, copies: bool = True) -> bool:
+        """The same for a moment; whether something is left. `copies`: whether files are copied, or only compared."""
         with self._lock:
-            self._kept.copy(seconds)
-        if self._kept.check_due():
+            self._kept.copy(seconds, copies=copies)
+        left = self._kept.left if copies else self._kept.uncompared
+        if not left or self._kept.check_due():
             self._kept.check_git()
-        return self._kept.left
+        return left
 
     @property
     def partial(self) -> bool:
@@ -246,8 +247,10 @@ class FolderLooks:
     def uncovered(self) -> list[str]:
         """What commands may change without a way back, and why."""
         with self._lock:
-            parts = [*self._kept.reasons(), (sorted(self._first.left), NOT_SEEN)]
-        return list(filter(None, [self.beyond(), *(f"{named(paths)}: {why}" for paths, why in parts if paths)]))
+            left = sorted(self._first.left)
+            parts = [*self._kept.reasons(), (left, len(left), NOT_SEEN)]
+        words = (f"{named(paths, count=count)}: {why}" for paths, count, why in parts if count)
+        return list(filter(None, [self.beyond(), *words]))
 
     def _scan(self, folders: Iterable[str], changed: Changed) -> None:
         """Looks at these folders, which are new, and all below them."""

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from itertools import islice
 from pathlib import Path
 
 from acp_agent.errors import ExecutorError
@@ -30,6 +31,8 @@ MOST_KEPT = 500
 """Changes of one look of which what became of a file is kept, to show and to merge it."""
 MANY_CHANGES = "more than 500 files were changed at once"
 NOT_YET = "it was not copied in time (`undo.copy_seconds`)"
+NAMED = 3
+"""Files that are named without a copy."""
 BATCH = 5_000
 """Blobs of which git is asked at a time."""
 
@@ -75,15 +78,21 @@ class KeptCopies:
         """Whether something is to be copied or compared."""
         return bool(self._pending or self._unsure)
 
+    @property
+    def uncompared(self) -> bool:
+        return bool(self._unsure)
+
     def check_due(self) -> bool:
         """Whether git is to be asked."""
         return len(self._unchecked) > (BATCH if self.left else 0)
 
-    def reasons(self) -> Iterator[tuple[list[str], str]]:
-        """Files without a copy, and why."""
-        yield sorted([*self._pending, *self._unsure_files()]), NOT_YET
+    def reasons(self) -> Iterator[tuple[list[str], int, str]]:
+        """The first files without a copy, how many there are, and why."""
+        some = list(islice(self._unsure_files(), NAMED))
+        yield sorted([*self._pending, *some])[:NAMED], len(self._pending) + self._unsure.total(), NOT_YET
         for why in dict.fromkeys(self._unkept.values()):
-            yield sorted(path for path in self._unkept if self._unkept[path] == why), why
+            paths = sorted(path for path in self._unkept if self._unkept[path] == why)
+            yield paths[:NAMED], len(paths), why
 
     def release(self) -> None:
         """The first look is done."""
@@ -102,9 +111,9 @@ class KeptCopies:
             self._copies[path] = (key, content)
 
     def _unsure_files(self) -> Iterator[str]:
-        for folder in self._unsure:
+        for folder in sorted(self._unsure):
             if (listing := self._folders.get(folder)) is not None:
-                yield from (f"{folder}/{name}" for name in _unsure(listing))
+                yield from (f"{folder}/{name}" for name in sorted(_unsure(listing)))
 
     def put(self, folder: str, listing: Listing) -> None:
         """Keeps what is in a folder now."""
@@ -217,19 +226,21 @@ class KeptCopies:
         self._pending.pop(path, None)
         self._unkept.pop(path, None)
 
-    def copy(self, seconds: float, most: float = math.inf) -> None:
+    def copy(self, seconds: float, most: float = math.inf, *, copies: bool = True) -> None:
         """For at most so many seconds, and not while others wait. `most`: files that are compared, if there are not
-        more."""
+        more. `copies`: whether files are copied, too."""
         if len(self._pending) > MANY:
             self._read_indexes_again()
         end, compares = time.monotonic() + seconds, self._unsure.total() <= most
-        while (self._pending or (self._unsure and compares)) and time.monotonic() < end and not self._waited_for():
-            if self._pending:
+        while time.monotonic() < end and not self._waited_for():
+            if self._pending and copies:
                 path, key = next(iter(self._pending.items()))
                 del self._pending[path]
                 self._copy_one(path, key)
-            else:
+            elif self._unsure and compares:
                 self._compare(next(reversed(self._unsure)), end)
+            else:
+                break
 
     def _compare(self, folder: str, end: float) -> None:
         """Sees whether git's blobs are what the files of a folder have, if these still are as they were seen; else they

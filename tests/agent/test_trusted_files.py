@@ -231,7 +231,7 @@ def test_nothing_of_these_names_comes_into_being_unnoticed(tmp_path_factory, mad
     (root / "x").write_text("x")
     watch = watch_of(root, how=tells)
     watch.began()
-    expected = set()
+    expected: set[Path] = set()
     for place, name, how in made:
         path = root / place / name
         if name.startswith(".git/") or any(up.exists() and not up.is_dir() for up in path.parents) or path.exists():

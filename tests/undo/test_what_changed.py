@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -123,8 +124,13 @@ def test_after_a_command_only_the_folders_are_read_in_which_something_changed(tm
         (bench.project / str(number)).mkdir()
         (bench.project / str(number) / "file").write_text("x")
     bench.looks.look(1.0)
-    read, reads = [], bench.looks._read
-    monkeypatch.setattr(bench.looks, "_read", lambda folder, *more: (read.append(folder), reads(folder, *more))[1])
+    read, reads = list[str](), bench.looks._read
+
+    def noted(folder: str, *more: Any) -> Any:
+        read.append(folder)
+        return reads(folder, *more)
+
+    monkeypatch.setattr(bench.looks, "_read", noted)
     bench.by_command("true")
     bench.by_command("echo y > 7/file; mkdir 8/new")
     assert sorted(read) == [f"{bench.project}/{each}" for each in ("7", "8", "8/new")]
@@ -171,6 +177,7 @@ def test_a_command_may_begin_before_the_first_look_is_done_and_what_was_not_seen
     git(bench.project, "init", "-q")
     monkeypatch.setattr(first_look, "YOUNG", 0)
     monkeypatch.setattr(folder_looks, "PIECE", 0.0)
+    monkeypatch.setattr(folder_looks, "BESIDE", 0.0)
     bench.looks.look(1.0)
     assert bench.looks.unfinished and bench.looks.partial
     (words,) = [each for each in bench.looks.uncovered() if "not looked at in time" in each]
@@ -178,6 +185,7 @@ def test_a_command_may_begin_before_the_first_look_is_done_and_what_was_not_seen
     (bench.project / "c/d/x").write_text("by the command")
     (bench.project / "e/f").rename(bench.project / "e/g")
     (bench.project / "new").write_text("by the command")
+    monkeypatch.undo()
     while bench.looks.look_on():
         pass
     late = bench.looks.late()

@@ -52,6 +52,8 @@ PROMPTLY = 0.25
 REQUEST_FIRST = 0.1
 """Seconds that the first request of a session has to itself: loading what looks takes time."""
 LATE = "What changed before it was looked at cannot be taken back: {} (a command began before the first look was done)."
+COMPARE_SECONDS = 30.0
+"""Seconds of comparing files with git's contents in a session, when `undo.copy_seconds` is used up."""
 TOO_WIDE = "the session's folder is {}, so what commands change in it is not kept"
 
 RECORDERS: WeakSet[ChangeRecorder] = WeakSet()
@@ -81,7 +83,7 @@ class ChangeRecorder:
         RECORDERS.add(self)
         self._above = ""
         """The calls of which ours are part, each with a slash."""
-        self._copy_left = 0.0
+        self._copy_left, self._compare_left = 0.0, COMPARE_SECONDS
         self._running: list[Call] = []
         """Calls that something may be running for."""
         self._prompts: dict[str, int] = {}
@@ -262,14 +264,26 @@ class ChangeRecorder:
                 began = time.monotonic()
                 if cast("FolderLooks", self.looks).unfinished:
                     await self._in_thread(lambda looks: looks.look_on())
-                    took = time.monotonic() - began
                 else:
-                    left = self._copy_left > 0 and await self._in_thread(lambda looks: looks.copy_beside())
-                    self._copy_left -= (took := time.monotonic() - began)
-                await anyio.sleep(took)
+                    left = await self._copied()
+                await anyio.sleep(time.monotonic() - began)
         finally:
             self._copy_left = 0.0
             self._beside.clear()
+
+    async def _copied(self) -> bool:
+        """Copies for a moment, or, when the time for it is used up, compares with git only; whether something is
+        left."""
+        copies, began = self._copy_left > 0, time.monotonic()
+        if not copies and self._compare_left <= 0:
+            return False
+        left = await self._in_thread(lambda looks: looks.copy_beside(copies=copies))
+        took = time.monotonic() - began
+        if copies:
+            self._copy_left -= took
+            return left or self._compare_left > 0
+        self._compare_left -= took
+        return bool(left)
 
     async def _in_thread(self, work: Callable[[FolderLooks], Any]) -> Any:
         looks = self.looks
