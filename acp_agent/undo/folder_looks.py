@@ -160,10 +160,11 @@ class FolderLooks:
                 dirty = self._watch.changed()
                 self._told = self._watch.tells
                 again = {self._own.again.popleft() for _ in range(len(self._own.again))}
-                for folder in self._watch.lost:
+                lost = {self._watch.lost.pop() for _ in range(len(self._watch.lost))}
+                for folder in lost:
                     if folder in self._folders:
                         self._watch.add(folder)
-                self._watch.lost.clear()
+                again |= lost
                 if dirty is None:
                     self._rescan(list(self._folders), changed)
                     self._scan([top for top in self._tops if top not in self._folders], changed)

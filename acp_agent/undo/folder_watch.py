@@ -67,14 +67,18 @@ class FolderWatch:
                 return
             number = _libc().inotify_add_watch(self._fd, os.fsencode(folder), WATCHED)
             if number < 0:
-                self.tells = os.path.lexists(folder) is False  # It is gone: its parent tells that.
+                self.tells = os.path.lexists(folder) is False
+                user.lost.add(folder)  # It is gone: its parent tells that. One may be there again, with its inode.
                 return
             if (other := self._paths.get(number)) is None:
                 FolderWatch.taken += 1
                 self._of[number] = set()
             elif other != folder:
                 self._read()  # What happened until now is of the path that the folder had.
-                self._numbers.pop(other, None)
+                if self._numbers.get(other) == number:
+                    del self._numbers[other]
+                for each in self._of[number]:  # It may be there again until they look.
+                    each.lost.add(other)
             self._paths[number], self._numbers[folder] = folder, number
             self._of[number].add(user)
 
@@ -158,7 +162,8 @@ class Watch:
         self.dirty: set[str] | None = set()
         """What changed since `changed` was called; `None`: any may have."""
         self.lost: set[str] = set()
-        """Folders that are not watched any more, since they were removed."""
+        """Folders that are not watched any more, since they were removed or moved. One that is there has changed, and is
+        to be added again."""
         self._closed = False
         self._owner = owner or FolderWatch()
         self._owner.enter(self)

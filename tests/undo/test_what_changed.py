@@ -2,7 +2,6 @@
 
 import os
 import random
-import shutil
 import time
 from collections.abc import Callable
 from functools import partial
@@ -19,42 +18,15 @@ from tests.nightly import examples
 
 from .kit import Bench, git, state_of
 from .test_others_failures import commit_all
+from .test_sequences import CHANGES, NAMES, Run, changed
 
-PLACES = ("", "a", "a/b", "a/b/c", ".hidden", "ignored")
-WAYS = ("write", "write", "append", "remove", "mode", "folder", "move", "exchange", "link", "tree")
+WAYS = (*CHANGES, "exchange", "tree")
+PLACES = (*NAMES, "d/e", "d/e/x", ".hidden/x", "ignored/x", "ignored/y/z")
 
 
-def changes(chance: random.Random, project: Path, number: int) -> None:
+def changes(run: Run, chance: random.Random) -> None:
     """Something that a command may do."""
-    some = lambda: project / chance.choice(PLACES) / chance.choice(("x", "y", "a", "b"))  # noqa: E731
-    path, other = some(), some()
-    try:
-        match chance.choice(WAYS):
-            case "write":
-                path.write_text(f"{number}")
-            case "append":
-                with open(path, "a") as file:
-                    file.write(f"{number}")
-            case "remove":
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-            case "mode":
-                path.chmod(0o700 if path.stat().st_mode & 0o077 else 0o755)
-            case "folder":
-                path.mkdir(parents=True)
-            case "move":
-                path.rename(other)
-            case "exchange":
-                path.rename(project / "third")
-                other.rename(path)
-                (project / "third").rename(other)
-            case "link":
-                path.symlink_to(f"{number}")
-            case "tree":
-                (path / "in" / "it").mkdir(parents=True)
-                (path / "in" / "it" / "file").write_text("new")
-    except OSError:
-        shutil.rmtree(project / "third", ignore_errors=True)
-        (project / "third").unlink(missing_ok=True)
+    run.change((chance.choice(WAYS), chance.choice(PLACES), chance.choice(PLACES)), "command")
 
 
 class Racing(Watch):
@@ -78,16 +50,16 @@ class Racing(Watch):
 def test_nothing_is_missed_that_a_look_at_everything_finds(tmp_path: Path, how: str) -> None:
     """Also where something changes while the watch is set, and where two ask one watch at different times."""
     for seed in range(examples(25)):
-        chance, folder = random.Random(seed), tmp_path / str(seed)
-        project, owner = folder / "project", FolderWatch()
-        for place in PLACES:
-            (project / place).mkdir(parents=True)
-            (project / place / "x").write_text("x")
+        chance, run, owner = random.Random(seed), Run(folder := tmp_path / str(seed)), FolderWatch()
+        project = run.bench.project
+        for place in ("d/e/b", ".hidden/x", "ignored/x"):
+            (project / place).parent.mkdir(parents=True)
+            (project / place).write_text("x")
         (project / ".gitignore").write_text("ignored\n")
         if seed % 2:
             git(project, "init", "-q")
             git(project, "add", "-A")
-        watch = Racing(owner, partial(changes, chance, project, 100))
+        watch = Racing(owner, partial(changes, run, chance))
         if how == "asked":
             watch.close()
         looks = FolderLooks([project], Contents(folder / "contents"), Limits(1000, 1000), watch=watch)
@@ -98,7 +70,7 @@ def test_nothing_is_missed_that_a_look_at_everything_finds(tmp_path: Path, how: 
         for number in range(12):
             before = state_of(project)
             for _ in range(chance.randint(1, 4)):
-                changes(chance, project, number)
+                changes(run, chance)
             if how == "overflow":
                 owner._take(-1, OVERFLOW)
             watch.left = chance.randint(1, 3) if how == "racing" else 0
@@ -106,15 +78,14 @@ def test_nothing_is_missed_that_a_look_at_everything_finds(tmp_path: Path, how: 
             watch.left = 0
             found |= {change.path for change in looks.look(1.0)} if how == "racing" else set()
             after = state_of(project)
-            changed = {project / path for path in before.keys() | after if before.get(path) != after.get(path)}
-            assert changed <= found, (seed, number)
+            assert {project / path for path in changed(before, after)} <= found, (seed, number)
             every |= found
-        end = state_of(project)
         late = {change.path for change in slow.look(1.0)}
-        assert {project / path for path in begun.keys() | end if begun.get(path) != end.get(path)} <= late & every
+        assert {project / path for path in changed(begun, state_of(project))} <= late & every
         assert not looks.look(1.0) and not slow.look(1.0), "it was told"
         looks.close()
         slow.close()
+        run.bench.close()
         assert not owner._of
 
 
@@ -171,47 +142,39 @@ def test_a_command_may_begin_before_the_first_look_is_done_and_what_was_not_seen
     tmp_path, monkeypatch
 ) -> None:
     bench = Bench(tmp_path)
-    for name in ("a/b", "c/d", "e/f"):
+    for name in ("a/b", "c/d", "e/f", "old/deep"):
         (bench.project / name).mkdir(parents=True)
         (bench.project / name / "x").write_text("before")
     git(bench.project, "init", "-q")
-    monkeypatch.setattr(first_look, "YOUNG", 0)
-    monkeypatch.setattr(folder_looks, "PIECE", 0.0)
-    monkeypatch.setattr(folder_looks, "BESIDE", 0.0)
-    bench.looks.look(1.0)
-    assert bench.looks.unfinished and bench.looks.partial
-    (words,) = [each for each in bench.looks.uncovered() if "not looked at in time" in each]
-    assert words.startswith(str(bench.project))
+    while os.stat(bench.project / "old/deep/x").st_ctime_ns >= time.time_ns() - 2 * first_look.YOUNG:
+        pass
+    scan, looks = bench.looks._scan_one, bench.looks
+
+    def one(*about: Any) -> None:
+        scan(*about)
+        looks._waiting = 1  # So the first look stops.
+
+    monkeypatch.setattr(looks, "_scan_one", one)
+    looks.look(0.0, report=False)
+    looks._waiting = 0
+    monkeypatch.undo()
+    assert looks.unfinished and looks.partial
+    assert any("not looked at in time" in each and "/a, " in each for each in looks.uncovered())
     (bench.project / "c/d/x").write_text("by the command")
     (bench.project / "e/f").rename(bench.project / "e/g")
+    (bench.project / "old").rename(bench.project / "moved")
     (bench.project / "new").write_text("by the command")
+    monkeypatch.setattr(folder_looks, "BESIDE", 0.0)
+    found = [change.path.name for change in looks.look(0.0)]
+    assert sorted(found) == ["moved", "new", "old"], "what is in a folder that was moved is nobody's"
     monkeypatch.undo()
-    while bench.looks.look_on():
+    while looks.look_on():
         pass
-    late = bench.looks.late()
-    assert {bench.project / each for each in ("c/d/x", "e", "new")} <= set(map(Path, late))
-    assert not any("/a" in each for each in late), "nothing changed there"
-    assert not bench.looks.late() and not bench.looks.unfinished
+    late = looks.late()
+    assert {bench.project / each for each in ("c/d/x", "e", "e/g", "old")} == set(map(Path, late))
+    assert not looks.late() and not looks.unfinished
     before = bench.state()
-    bench.by_command("rm -r a; echo more > c/d/x; mv e/g e/h")
+    bench.by_command("rm -r a; echo more > c/d/x; mv e/g e/h; mv moved again")
     assert not bench.take_back(bench.operations()).conflicts
     assert bench.state() == before
-    bench.close()
-
-
-def test_a_folder_that_nobody_has_seen_is_not_removed_because_a_command_moved_it(tmp_path: Path, monkeypatch) -> None:
-    bench = Bench(tmp_path)
-    (bench.project / "old/deep").mkdir(parents=True)
-    (bench.project / "old/deep/x").write_text("mine")
-    os.utime(bench.project / "old/deep/x", ns=(1, 1))
-    while (bench.project / "old/deep/x").stat().st_ctime_ns >= time.time_ns() - 60_000_000:
-        pass
-    monkeypatch.setattr(first_look, "YOUNG", 20_000_000)
-    monkeypatch.setattr(folder_looks.FolderLooks, "_look_on", lambda *_: None)
-    bench.looks.look(1.0, report=False)
-    monkeypatch.undo()
-    (bench.project / "old").rename(bench.project / "moved")
-    bench.looks.look(1.0)
-    assert not bench.operations()
-    assert (bench.project / "moved/deep/x").read_text() == "mine"
     bench.close()

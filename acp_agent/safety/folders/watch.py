@@ -168,10 +168,10 @@ class Watch:
         """Lists known folders that have changed."""
         changed = None
         if self._changes is not None and (changed := self._changes.changed()) is not None:
-            for folder in self._changes.lost & self._folders.keys():
+            lost = {self._changes.lost.pop() for _ in range(len(self._changes.lost))}
+            for folder in lost & self._folders.keys():
                 self._changes.add(folder)
-            changed |= self._changes.lost
-            self._changes.lost.clear()
+            changed |= lost
         queued = {folder for folder, _ in self._todo}
         found: list[Found] = []
         for folder in list(self._folders) if changed is None else changed:
