@@ -162,8 +162,8 @@ class Watch:
         self.dirty: set[str] | None = set()
         """What changed since `changed` was called; `None`: any may have."""
         self.lost: set[str] = set()
-        """Folders that are not watched any more, since they were removed or moved. One that is there has changed, and is
-        to be added again."""
+        """Folders that are not watched any more, since they were removed or moved. One that is there has changed, and
+        is to be added again."""
         self._closed = False
         self._owner = owner or FolderWatch()
         self._owner.enter(self)
