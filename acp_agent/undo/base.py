@@ -98,7 +98,7 @@ class Operation(Struct, frozen=True):
     """For an undo: the prompt from which on the conversation was cut; 0 if it was not."""
 
 
-def named(names: Sequence[str], most: int = 3) -> str:
-    """`A, B and 7 more`."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def named(names: Sequence[str], most: int = 3, count: int = 0) -> str:
+    """`A, B and 7 more`. `count`: how many there are, if not all are in `names`."""
+    left = max(count, len(names)) - most
+    return ", ".join(names[:most]) + (f" and {left} more" if left > 0 else "")

@@ -11,37 +11,48 @@ import stat
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from msgspec import Struct
 
-from acp_agent.errors import ExecutorError
 from acp_agent.executors.tree_walk import Hides
-from acp_agent.undo.base import NOTHING, Change, Entry, named
-from acp_agent.undo.contents import ContentError, Contents
+from acp_agent.undo.base import Change, Entry, named
+from acp_agent.undo.contents import Contents
+from acp_agent.undo.first_look import GIT, FirstLook
 from acp_agent.undo.folder_watch import Watch
-from acp_agent.undo.git_blobs import Blob, Tracked, read_blobs, read_sizes, state_of_index, tracked
-from acp_agent.undo.git_index import git_of, name_of
-from acp_agent.undo.pictures import HIDDEN, TOO_LONG, Camera
+from acp_agent.undo.git_blobs import Blob, Tracked
+from acp_agent.undo.kept_copies import KeptCopies
+from acp_agent.undo.listings import (
+    NO_BLOB,
+    Changed,
+    InGit,
+    Key,
+    Listing,
+    Listings,
+    is_as,
+    key_at,
+    key_of,
+    key_of_entry,
+    mark_of_key,
+)
+from acp_agent.undo.pictures import Camera
 
 LATER = frozenset(
     {"node_modules", ".venv", "venv", "target", "__pycache__", ".tox", ".cache", "dist", "build", ".next"}
 )
 """Folders that are looked at last: programs make their contents again."""
-GIT, IN_GIT = ".git", "git "
-MANY = 200
-"""Files without a copy, from which on git's index is read again: it may know them."""
-MOST_KEPT = 500
-"""Changes of one look of which what became of a file is kept, to show and to merge it."""
-MANY_CHANGES = "more than 500 files were changed at once"
-NOT_YET = "it was not copied in time (`undo.copy_seconds`)"
+NOT_SEEN = "it was not looked at in time"
 SLICE = 0.05
 """Seconds for which a look may have to wait while files are copied."""
 
-Key = tuple[int, int, int, int, int]
-"""Mode, size, times of content and inode (ns), inode. Of a folder without what changes with its entries."""
+PIECE = 0.1
+"""Seconds of the first look that the first command waits for, if it takes longer."""
+BESIDE = 0.01
+"""Seconds of work beside others, who have as long for themselves after it."""
+FEW = 400
+"""Files that are compared with git's blobs while a command waits; more are compared beside it."""
 
 
 class Limits(Struct, frozen=True):
@@ -100,29 +111,23 @@ class FolderLooks:
         watch: Watch | None = None,
     ) -> None:
         self._tops = [str(folder) for folder in folders if not any(above in folder.parents for above in folders)]
-        self._programs_not_in = list(folders)
         self._limits = limits
-        self._hides = hides
         self._skips = frozenset(map(str, skips))
         self.camera = Camera(contents, limits.file_bytes, hides)
         self._watch = watch or Watch()
         self._lock = threading.Lock()
-        self._folders: dict[str, dict[str, Key]] = {}
+        self._waiting = 0
+        """Who waits for it."""
+        self._folders = Listings()
+        self._first = FirstLook()
+        self._told = True
+        """Whether the watch told what changes when it was last asked."""
         self._linked: set[str] = set()
         """Folders with files that have other names: a change by such a name is not told."""
-        self._count = 0
         self.left_out = LeftOut()
-        self._tracked: dict[str, Tracked | None] = {}
-        """By folder: the repository that it belongs to, if any."""
-        self._copies: dict[str, tuple[Key, str]] = {}
-        """What is kept of each file: the name of a content, or (`IN_GIT`) of a blob that its bytes hashed to."""
-        self._pending: dict[str, Key] = {}
-        """Files to be copied."""
-        self._unsure: dict[str, Key] = {}
-        """Files that are as git's index says, whose content is to be compared with the name of git's blob."""
-        self._links: dict[str, Entry] = {}
-        self._unkept: dict[str, str] = {}
-        """Files that are not copied, and why."""
+        self._kept = KeptCopies(
+            self._folders, self.camera, hides, list(folders), self._lock, lambda: bool(self._waiting)
+        )
         self._own = _OwnWrites()
         self.begun = False
 
@@ -145,40 +150,94 @@ class FolderLooks:
     def look(self, seconds: float, *, report: bool = True) -> list[Change]:
         """What changed since the last look; nothing the first time. Then copies what has no copy, for at most so many
         seconds. `report`: whether the changes are of interest, with their contents."""
-        with self._lock:
-            changed: list[tuple[str, Key | None, Key | None]] = []
+        with self._now():
+            changed: Changed = []
             if not self.begun:
                 self.begun = True
-                self._scan(self._tops, changed)
-                changed.clear()
+                self._first.begin(self._tops)
             else:
                 self._absorb()
                 dirty = self._watch.changed()
+                self._told = self._watch.tells
                 again = {self._own.again.popleft() for _ in range(len(self._own.again))}
-                for folder in self._watch.lost & self._folders.keys():
-                    self._watch.add(folder)
-                self._watch.lost.clear()
+                lost = {self._watch.lost.pop() for _ in range(len(self._watch.lost))}
+                for folder in lost:
+                    if folder in self._folders:
+                        self._watch.add(folder)
+                again |= lost
                 if dirty is None:
                     self._rescan(list(self._folders), changed)
                     self._scan([top for top in self._tops if top not in self._folders], changed)
                 else:
                     self._rescan([*dirty, *((self._linked | again) - dirty)], changed)
-            changes = self._as_changes(changed) if report else self._forget(changed)
-            self._copy(seconds)
+            self._look_on(PIECE if seconds and not self._first.waited else BESIDE)
+            self._first.waited |= seconds > 0
+            self._first.looked()
+            changes = self._kept.as_changes(changed) if report else self._kept.forget(changed)
+            self._kept.copy(seconds, FEW)
             return changes
 
+    @contextmanager
+    def _now(self) -> Iterator[None]:
+        """For one who is waited for: what goes on beside stops soon."""
+        self._waiting += 1
+        with self._lock:
+            self._waiting -= 1
+            yield
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the first look goes on."""
+        return self._first.unfinished
+
+    def look_on(self) -> bool:
+        """Goes on with the first look for a moment; whether something is left of it."""
+        with self._lock:
+            self._look_on(BESIDE)
+            return self.unfinished
+
+    def _look_on(self, seconds: float) -> None:
+        if not self.unfinished:
+            return
+        end, first = time.monotonic() + seconds, self._first
+        while first.unfinished and time.monotonic() < end and not self._waiting:
+            found: Changed = []
+            if not self._kept.has_index(first.next, end):
+                break
+            self._scan_one(folder := first.take(), found, first.first, first.later)
+            first.seen(folder, found)
+        if not self.unfinished:
+            self._kept.release()
+
+    def late(self) -> list[str]:
+        """Files that were changed while commands ran, before they were looked at; told once."""
+        with self._lock:
+            found, self._first.late = self._first.late, []
+            return found
+
     def copy_on(self, seconds: float) -> None:
-        """Copies what has no copy yet, for at most so many seconds; what git has of the others is checked first."""
-        self._check_git()
+        """Finishes the first look. Then copies what has no copy yet, for at most so many seconds, and sees what of the
+        rest git has."""
+        while self.look_on():
+            pass
         end = time.monotonic() + seconds
-        while (self._pending or self._unsure) and (left := end - time.monotonic()) > 0:
-            with self._lock:
-                self._copy(min(left, SLICE))
+        while (left := end - time.monotonic()) > 0 and self.copy_beside(min(left, SLICE)):
+            pass
+        self._kept.check_git()
+
+    def copy_beside(self, seconds: float = BESIDE, *, copies: bool = True) -> bool:
+        """The same for a moment; whether something is left. `copies`: whether files are copied, or only compared."""
+        with self._lock:
+            self._kept.copy(seconds, copies=copies)
+        left = self._kept.left if copies else self._kept.uncompared
+        if not left or self._kept.check_due():
+            self._kept.check_git()
+        return left
 
     @property
     def partial(self) -> bool:
-        """Whether folders are left out."""
-        return bool(self.left_out.folders)
+        """Whether folders are left out, or not looked at yet."""
+        return bool(self.left_out.folders) or self.unfinished
 
     def beyond(self) -> str:
         """The folders that are left out, and why."""
@@ -189,44 +248,56 @@ class FolderLooks:
     def uncovered(self) -> list[str]:
         """What commands may change without a way back, and why."""
         with self._lock:
-            parts: list[tuple[list[str], str]] = [
-                (sorted([*self._pending, *self._unsure]), NOT_YET),
-            ]
-            for why in dict.fromkeys(self._unkept.values()):
-                parts.append((sorted(path for path in self._unkept if self._unkept[path] == why), why))
-        return list(filter(None, [self.beyond(), *(f"{named(paths)}: {why}" for paths, why in parts if paths)]))
+            left = sorted(self._first.left)
+            parts = [*self._kept.reasons(), (left, len(left), NOT_SEEN)]
+        words = (f"{named(paths, count=count)}: {why}" for paths, count, why in parts if count)
+        return list(filter(None, [self.beyond(), *words]))
 
-    def _scan(self, folders: Iterable[str], changed: list[tuple[str, Key | None, Key | None]]) -> None:
+    def _scan(self, folders: Iterable[str], changed: Changed) -> None:
         """Looks at these folders, which are new, and all below them."""
         first, later = deque(folders), deque[str]()
         while first or later:
-            folder = (first or later).popleft()
-            if folder in self._folders or folder in self._skips:
-                continue
-            repository = self._repository(folder)
-            known = repository.folders if repository is not None else None
-            blobs = repository.blobs if repository is not None else {}
-            self._watch.add(folder)
-            if (found := self._read(folder, self._limits.entries - self._count)) is None:
-                self._watch.drop(folder)
-                self.left_out.folders.append(folder)
-                continue
-            self._folders[folder] = found
-            self._count += len(found)
-            for name, key in found.items():
-                path = f"{folder}/{name}"
-                changed.append((path, None, key))
-                if stat.S_ISDIR(key[0]):
-                    last = path not in known if known else name in LATER
-                    (later if last else first).append(path)
-                elif (blob := blobs.get(path)) is not None and blob[:3] == (key[1] & 0xFFFFFFFF, key[2], key[3]):
-                    self._unsure[path] = key
-                else:
-                    self._want(path, key, repository)
+            self._scan_one((first or later).popleft(), changed, first, later)
 
-    def _read(self, folder: str, most: int) -> dict[str, Key] | None:
-        """The folder's entries; `None` if there are more than `most`."""
-        found: dict[str, Key] = {}
+    def _scan_one(self, folder: str, changed: Changed, first: deque[str], later: deque[str]) -> None:
+        """Looks at a folder, if it is not known; those in it are to be looked at."""
+        if folder in self._folders or folder in self._skips:
+            return
+        repository = self._kept.repository(folder)
+        blobs = repository.blobs(folder) if repository is not None else {}
+        self._watch.add(folder)
+        listing = self._read(folder, self._most, blobs, repository)
+        if listing is None:
+            self._watch.drop(folder)
+            self.left_out.folders.append(folder)
+            return
+        self._kept.put(folder, listing)
+        for name, key in listing.entries.items():
+            path = f"{folder}/{name}"
+            changed.append((path, None, key))
+            if stat.S_ISDIR(key[0]):
+                last = not repository.has(path) if repository is not None and repository.places else name in LATER
+                (later if last else first).append(path)
+            elif name not in listing.in_git:
+                self._kept.want(path, key, None)
+
+    def _cost(self, listing: Listing) -> int:
+        """What counts of a folder: where nothing tells what changes, all of it is read each time."""
+        return listing.others if self._told else len(listing.entries)
+
+    @property
+    def _most(self) -> int:
+        """How much more may be looked at."""
+        return self._limits.entries - (self._folders.others if self._told else self._folders.entries)
+
+    def _read(
+        self, folder: str, most: int, blobs: Mapping[str, Blob], repository: Tracked | None, old: Listing | None = None
+    ) -> Listing | None:
+        """The folder's entries; `None` if more than `most` of them count. Those are in git that are as their `blobs`
+        say, or were (`old`)."""
+        entries: dict[str, Key] = {}
+        in_git: dict[str, InGit] = {}
+        listing = Listing(entries, in_git)
         try:
             with os.scandir(folder) as listed:
                 for entry in listed:
@@ -236,316 +307,112 @@ class FolderLooks:
                         seen = entry.stat(follow_symlinks=False)
                     except OSError:
                         continue
-                    found[entry.name] = _key_of(seen)
+                    name = entry.name
+                    entries[name] = key = key_of(seen)
+                    if (blob := blobs.get(name)) is not None and is_as(key, blob):
+                        in_git[name] = (False, blob[3])
+                    elif old is not None and (known := old.in_git.get(name)) is not None:
+                        in_git[name] = known if old.entries[name] == key else NO_BLOB
+                    elif repository is not None and stat.S_ISDIR(key[0]) and repository.has(f"{folder}/{name}"):
+                        in_git[name] = NO_BLOB
                     if seen.st_nlink > 1 and not stat.S_ISDIR(seen.st_mode):
                         self._linked.add(folder)
-                    if len(found) > most:
+                    if self._cost(listing) > most:
                         return None
         except PermissionError:  # What is in it has not gone: it is what it was when it could last be read.
-            return self._folders.get(folder, found)
+            return self._folders.get(folder) or listing
         except OSError:
             pass
-        return found
+        return listing
 
-    def _rescan(self, folders: Iterable[str], changed: list[tuple[str, Key | None, Key | None]]) -> None:
+    def _rescan(self, folders: Iterable[str], changed: Changed) -> None:
         new: list[str] = []
         for folder in folders:
             if (before := self._folders.get(folder)) is None:
                 continue
             self._linked.discard(folder)
-            now = self._read(folder, self._limits.entries - self._count + len(before))
+            now = self._read(folder, self._most + self._cost(before), {}, None, before)
             if now is None:
                 self._gone(folder, changed=None)
                 self.left_out.folders.append(folder)
                 continue
-            self._folders[folder] = now
             ours = self._own.now()
-            for name in before.keys() | now.keys():
-                old, key = before.get(name), now.get(name)
+            for name in before.entries.keys() | now.entries.keys():
+                old, key = before.entries.get(name), now.entries.get(name)
                 if old == key:
                     continue
                 path = f"{folder}/{name}"
                 if path in ours:
-                    now.pop(name, None)
-                    now.update({} if old is None else {name: old})
+                    now.entries.pop(name, None)
+                    now.entries.update({} if old is None else {name: old})
+                    now.in_git.pop(name, None)
+                    now.in_git.update({name: before.in_git[name]} if name in before.in_git else {})
                     continue
                 if _is_other_folder(old, key):
                     self._gone(path, changed)
+                if old is not None:
+                    self._kept.keep_blob(path, old, before)
+                if key is None and self._first.was_holder(path):
+                    continue
                 changed.append((path, old, key))
                 if _is_other_folder(key, old):
                     new.append(path)
-            self._count += len(now) - len(before)
-        self._scan(new, changed)
+            self._kept.put(folder, now)
+        if not self._first.was_unfinished:
+            return self._scan(new, changed)
+        # What is in a new folder may only have been moved there, from where nobody has looked.
+        found: Changed = []
+        waits = set(self._first.left)
+        self._scan([path for path in new if path not in waits], found)
+        changed += [each for each in found if each[2] is not None and each[2][3] >= self._first.since]
+        return None
 
     def _absorb(self) -> None:
         while self._own.done:
             path, entry = self._own.done.popleft()
-            folder = self._folders.get(str(path.parent))
-            if folder is None:
+            above, name = str(path.parent), path.name
+            if (folder := self._folders.get(above)) is None:
                 continue
-            found, was = _key(str(path)), folder.get(path.name)
-            if entry.kind == "file" and entry.mark and (found is None or _mark(found) != entry.mark):
-                self._count += was is None  # Somebody has changed it again since: that is to be found.
-                folder[path.name] = left = _key_of_entry(entry)
-                self._copies[str(path)] = (left, entry.content)
-                continue
-            if _is_other_folder(was, found):
-                self._gone(str(path), None)
-            self._count += (found is not None) - (was is not None)
-            if found is None:
-                folder.pop(path.name, None)
-                self._forget_file(str(path))
-                continue
-            folder[path.name] = found
-            if stat.S_ISDIR(found[0]):
-                self._scan([str(path)], [])
-            elif entry.content and entry.mark == _mark(found):
-                self._forget_file(str(path))
-                self._copies[str(path)] = (found, entry.content)
+            found, was = key_at(str(path)), folder.entries.get(name)
+            if was is not None:
+                self._kept.keep_blob(str(path), was, folder)
+            changed_since = entry.kind == "file" and entry.mark and (found is None or mark_of_key(found) != entry.mark)
+            left = key_of_entry(entry) if changed_since else found  # Another's change since is to be found.
+            if left is None:
+                folder.entries.pop(name, None)
+                folder.in_git.pop(name, None)
             else:
-                self._want(str(path), found, self._repository(str(path.parent)))
+                folder.entries[name] = left
+                if name in folder.in_git and left != was:
+                    folder.in_git[name] = NO_BLOB
+            self._folders.put(above, folder)
+            if not changed_since and _is_other_folder(was, found):
+                self._gone(str(path), None)
+            if changed_since or (found is not None and entry.content and entry.mark == mark_of_key(found)):
+                self._kept.note(str(path), left, entry.content)
+            elif found is None:
+                self._kept.note(str(path), None, "")
+            elif stat.S_ISDIR(found[0]):
+                self._scan([str(path)], [])
+            elif found != was:
+                self._kept.want(str(path), found, self._kept.repository(above))
 
-    def _gone(self, folder: str, changed: list[tuple[str, Key | None, Key | None]] | None) -> None:
+    def _gone(self, folder: str, changed: Changed | None) -> None:
         """The folder is not there any more, or no longer looked at; `changed` takes what was below it."""
         below = [folder]
         for each in below:
-            entries = self._folders.pop(each, {})
+            if (listing := self._folders.pop(each)) is None:
+                continue
             self._watch.drop(each)
             self._linked.discard(each)
-            self._count -= len(entries)
-            for name, key in entries.items():
+            self._kept.gone(each)
+            for name, key in listing.entries.items():
+                path = f"{each}/{name}"
                 if stat.S_ISDIR(key[0]):
-                    below.append(f"{each}/{name}")
+                    below.append(path)
                 if changed is not None:
-                    changed.append((f"{each}/{name}", key, None))
-
-    # --- contents ---------------------------------------------------------------------------------------------
-
-    def _repository(self, folder: str) -> Tracked | None:
-        """The one that `folder` belongs to, which may be above the session's folders; its index is read when the first
-        folder of it is seen."""
-        at = folder
-        while at not in self._tracked:
-            if (git := git_of(Path(at))) is not None:
-                self._tracked[at] = tracked(at, git)
-            elif at.count("/") < 2:
-                self._tracked[at] = None
-            else:
-                at = at.rpartition("/")[0]
-                continue
-            break
-        for each in _up_to(folder, at):
-            self._tracked.setdefault(each, self._tracked[at])
-        return self._tracked[at]
-
-    def _check_git(self) -> None:
-        """Files that git's blobs cannot give back are to be copied."""
-        with self._lock:
-            unchecked = {each.folder: each for each in self._tracked.values() if each and not each.checked}
-        for repository in unchecked.values():
-            names = [blob[3] for blob in list(repository.blobs.values())]
-            sizes = read_sizes(repository.git, names, self._programs_not_in)
-            with self._lock:
-                repository.checked = True
-                wrong = [path for path, blob in repository.blobs.items() if not _is_whole(blob, sizes)]
-                for path in wrong:
-                    del repository.blobs[path]
-                    if self._copies.get(path, (None, ""))[1].startswith(IN_GIT):
-                        del self._copies[path]
-                    folder, _, name = path.rpartition("/")
-                    if (key := self._folders.get(folder, {}).get(name)) is not None:
-                        self._want(path, key, repository)
-
-    def _blob(self, path: str, key: Key, repository: Tracked | None) -> Blob | None:
-        """Git's copy of a file that is as `key` says, if the index tells the truth."""
-        blob = repository.blobs.get(path) if repository is not None else None
-        return blob if blob is not None and blob[:3] == (key[1] & 0xFFFFFFFF, key[2], key[3]) else None
-
-    def _want(self, path: str, key: Key, repository: Tracked | None) -> None:
-        """Notes that a file is to be copied, unless git or an earlier copy has it; a link's target is noted here."""
-        self._forget_file(path)
-        if stat.S_ISLNK(key[0]):
-            try:
-                self._links[path] = Entry("link", target=os.readlink(path))
-            except OSError:
-                pass
-        if not stat.S_ISREG(key[0]):
-            return
-        if self._copies.get(path, (None,))[0] == key:
-            return
-        if self._blob(path, key, repository) is not None:
-            self._unsure[path] = key
-            return
-        if key[1] > self._limits.file_bytes:
-            self._unkept[path] = TOO_LONG.format(self._limits.file_bytes)
-        elif self._hides is not None and self._hides(Path(path)):
-            self._unkept[path] = HIDDEN
-        else:
-            self._pending[path] = key
-
-    def _forget_file(self, path: str) -> None:
-        self._pending.pop(path, None)
-        self._unsure.pop(path, None)
-        self._unkept.pop(path, None)
-
-    def _copy(self, seconds: float) -> None:
-        if len(self._pending) > MANY:
-            self._read_indexes_again()
-        end = time.monotonic() + seconds
-        while (self._pending or self._unsure) and time.monotonic() < end:
-            if self._pending:
-                path, key = next(iter(self._pending.items()))
-                del self._pending[path]
-                self._copy_one(path, key)
-            else:
-                self._compare(*self._unsure.popitem())
-
-    def _compare(self, path: str, key: Key) -> None:
-        """Sees whether git's blob is what the file has, if it still is as `key` says; else the file is copied."""
-        repository = self._repository(path.rpartition("/")[0])
-        if repository is None or (blob := self._blob(path, key, repository)) is None:
-            return self._want(path, key, None)
-        if key[1] <= self._limits.file_bytes:
-            try:
-                content, seen = _content(path, key[1])
-            except OSError as error:
-                self._unkept[path] = f"it cannot be read ({error.strerror or error})"
-                return None
-            if seen != key:  # The next look tells.
-                return None
-            if name_of(content) == blob[3]:
-                self._copies[path] = (key, f"{IN_GIT}{blob[3].hex()}")
-                return None
-        del repository.blobs[path]
-        return self._want(path, key, repository)
-
-    def _copy_one(self, path: str, key: Key) -> None:
-        """Copies a file if it still is as `key` says."""
-        try:
-            entry = self.camera.take(Path(path))
-        except (OSError, ExecutorError):
-            return
-        if entry.content and _key(path) == key:
-            self._copies[path] = (key, entry.content)
-        else:
-            self._unkept[path] = entry.why or NOT_YET
-
-    def _read_indexes_again(self) -> None:
-        stale = {each.folder for each in self._tracked.values() if each and state_of_index(each.git) != each.index}
-        if stale:
-            self._tracked = {k: each for k, each in self._tracked.items() if each and each.folder not in stale}
-        for path, key in list(self._pending.items()):
-            if self._blob(path, key, self._repository(path.rpartition("/")[0])) is not None:
-                del self._pending[path]
-                self._unsure[path] = key
-
-    # --- changes ----------------------------------------------------------------------------------------------
-
-    def _forget(self, changed: list[tuple[str, Key | None, Key | None]]) -> list[Change]:
-        for path, _, key in changed:
-            self._forget_file(path)
-            if key is not None and not stat.S_ISDIR(key[0]):
-                self._want(path, key, self._repository(path.rpartition("/")[0]))
-        return []
-
-    def _as_changes(self, changed: list[tuple[str, Key | None, Key | None]]) -> list[Change]:
-        if not changed:
-            return []
-        merged: dict[str, tuple[Key | None, Key | None]] = {}
-        for path, old, key in changed:  # A folder in the place of another: what was below, and what is.
-            merged[path] = (merged[path][0] if path in merged else old, key)
-        changed = [(path, old, key) for path, (old, key) in merged.items()]
-        blobs = self._blobs((path, old) for path, old, _ in changed if old is not None)
-        found: list[Change] = []
-        for path, old, key in changed:
-            before = NOTHING if old is None else self._entry(path, old, blobs)
-            self._forget_file(path)
-            try:
-                after = NOTHING if key is None else self._after(path, key, before, keep=len(found) < MOST_KEPT)
-            except (OSError, ExecutorError) as error:
-                after = Entry("other", why=str(error))
-            if key is not None and after.content:
-                self._copies[path] = (key, after.content)
-            elif after.why == MANY_CHANGES:
-                self._unkept[path] = MANY_CHANGES
-            elif key is not None and not stat.S_ISDIR(key[0]):
-                self._want(path, key, self._repository(path.rpartition("/")[0]))
-            if key is None:
-                self._copies.pop(path, None)
-                self._links.pop(path, None)
-            if not before.same(after):
-                found.append(Change(Path(path), before, after))
-        return found
-
-    def _after(self, path: str, key: Key, before: Entry, *, keep: bool) -> Entry:
-        """What is at `path` now. Without `keep` the content of a file is neither read nor kept: it is when the file is
-        restored, and until then its time tells whether it is still the same."""
-        if keep or not stat.S_ISREG(key[0]):
-            return self.camera.take(Path(path), like=before.content)
-        return Entry("file", stat.S_IMODE(key[0]), key[1], mark=_mark(key), why=MANY_CHANGES)
-
-    def _blobs(self, old: Iterable[tuple[str, Key]]) -> dict[bytes, bytes]:
-        """What git has of these files."""
-        wanted: dict[Path, set[bytes]] = {}
-        for path, key in old:
-            repository = self._repository(path.rpartition("/")[0])
-            known, name = self._copies.get(path, (None, ""))
-            if repository is not None and known == key and name.startswith(IN_GIT):
-                wanted.setdefault(repository.git, set()).add(bytes.fromhex(name.removeprefix(IN_GIT)))
-        found: dict[bytes, bytes] = {}
-        for git, names in wanted.items():
-            found |= read_blobs(git, names, self._programs_not_in)
-        return found
-
-    def _entry(self, path: str, key: Key, blobs: dict[bytes, bytes]) -> Entry:
-        """What was at `path` when it was as `key` says."""
-        mode = stat.S_IMODE(key[0])
-        if stat.S_ISDIR(key[0]):
-            return Entry("dir", mode)
-        if stat.S_ISLNK(key[0]):
-            return self._links.get(path, Entry("link", why="its target is not known"))
-        if not stat.S_ISREG(key[0]):
-            return Entry("other", mode, why="it is no file")
-        known, name = self._copies.get(path, (None, ""))
-        why = ""
-        if known == key and not name.startswith(IN_GIT):
-            return Entry("file", mode, key[1], name)
-        if known == key:
-            content = blobs.get(bytes.fromhex(name.removeprefix(IN_GIT)))
-            if content is not None:
-                try:
-                    return Entry("file", mode, key[1], self.camera.contents.put(content))
-                except ContentError as error:
-                    why = str(error)
-            else:
-                why = "git has not kept it"
-        else:
-            why = self._unkept.get(path, NOT_YET)
-        return Entry("file", mode, key[1], mark=_mark(key), why=why)
-
-
-def _content(path: str, size: int) -> tuple[bytes, Key]:
-    """What a file has, and how it was before and after that was read. Raises OSError, also where it changes."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb", buffering=0) as file:
-        before = _key_of(os.fstat(descriptor))
-        content = file.read(size + 1) if stat.S_ISREG(before[0]) else None
-        if content is None or len(content) != size or _key_of(os.fstat(descriptor)) != before:
-            raise OSError("it changes")
-    return content, before
-
-
-def _is_whole(blob: Blob, sizes: dict[bytes, int]) -> bool:
-    """Whether git can give back the file, byte for byte."""
-    size = sizes.get(blob[3])
-    return size is not None and size & 0xFFFFFFFF == blob[0]
-
-
-def _up_to(folder: str, above: str) -> Iterator[str]:
-    """`folder` and those above it, below `above`."""
-    while len(folder) > len(above):
-        yield folder
-        folder = folder.rpartition("/")[0]
+                    self._kept.keep_blob(path, key, listing)
+                    changed.append((path, key, None))
 
 
 def _is_other_folder(one: Key | None, other: Key | None) -> bool:
@@ -553,27 +420,3 @@ def _is_other_folder(one: Key | None, other: Key | None) -> bool:
     if one is None or not stat.S_ISDIR(one[0]):
         return False
     return other is None or not stat.S_ISDIR(other[0]) or one[4] != other[4]
-
-
-def _key_of(seen: os.stat_result) -> Key:
-    if stat.S_ISDIR(seen.st_mode):
-        return seen.st_mode, 0, 0, 0, seen.st_ino
-    return seen.st_mode, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino
-
-
-def _key_of_entry(entry: Entry) -> Key:
-    """Of a file that is not there as such any more."""
-    inode, size, mtime = map(int, entry.mark.split(":"))
-    return stat.S_IFREG | entry.mode, size, mtime, 0, inode
-
-
-def _mark(key: Key) -> str:
-    """As `pictures.mark_of`."""
-    return f"{key[4]}:{key[1]}:{key[2]}"
-
-
-def _key(path: str) -> Key | None:
-    try:
-        return _key_of(os.lstat(path))
-    except OSError:
-        return None

@@ -1,7 +1,8 @@
 """Which folders changed since they were last looked at, by inotify (Linux). It costs nothing while nothing changes.
 
-Elsewhere, on network file systems, or where the system lets us watch too few folders, there is none, and everything is
-looked at.
+One `FolderWatch` for each session; who looks at folders asks it by a `Watch` of its own, which says what changed since
+that one asked. Elsewhere, on network file systems, or where the system lets us watch too few folders, there is none,
+and everything is looked at. In doubt (a queue that ran over) any folder may have changed, never none.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import struct
 import sys
+import threading
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,92 +30,165 @@ SILENT = frozenset({0x6969, 0x517B, 0xFF534D42, 0xFE534D42, 0x65735546, 0x010219
 """nfs, smb, cifs, smb2, fuse, 9p, ncp, coda, afs: others change these, and no event tells."""
 
 
-class Watch:
-    """Close it. `tells` is false once it cannot be relied on."""
+class FolderWatch:
+    """Of one session. Ends with the last of its users. Safe to use from several threads."""
 
     taken: ClassVar[int] = 0
     """Watches of all sessions of this process."""
 
     def __init__(self) -> None:
         self.tells = False
-        self.lost: set[str] = set()
-        """Folders that are not watched any more, since they were removed."""
+        """False once it cannot be relied on."""
         self._fd = -1
+        self._guard = threading.RLock()
+        self._users: list[Watch] = []
         self._paths: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
-        if sys.platform.startswith("linux"):
-            self._fd = _libc().inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-            self.tells = self._fd >= 0
-            self._most = _most()
+        self._of: dict[int, set[Watch]] = {}
+        """By number: who asks about it."""
 
-    def add(self, folder: str) -> None:
-        """From now on, `changed` names this folder when an entry of it changes."""
-        if not self.tells:
-            return
-        if Watch.taken >= self._most or (not self._numbers and _is_silent(folder)):
-            self.tells = False
-            return
-        number = _libc().inotify_add_watch(self._fd, os.fsencode(folder), WATCHED)
-        if number < 0:
-            self.tells = os.path.lexists(folder) is False  # It is gone: its parent tells that.
-            return
-        if (other := self._paths.get(number)) is not None:
-            self._numbers.pop(other, None)
-        else:
-            Watch.taken += 1
-        self._paths[number], self._numbers[folder] = folder, number
+    def enter(self, user: Watch) -> None:
+        with self._guard:
+            if not self._users and sys.platform.startswith("linux"):
+                self._fd = _libc().inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+                self.tells = self._fd >= 0
+                self._most = _most()
+            self._users.append(user)
 
-    def drop(self, folder: str) -> None:
-        """The folder is no longer of interest."""
-        if (number := self._numbers.pop(folder, None)) is not None and self._paths.get(number) == folder:
-            del self._paths[number]
-            Watch.taken -= 1
+    def add(self, user: Watch, folder: str) -> None:
+        with self._guard:
+            if not self.tells:
+                return
+            if not self._numbers and _is_silent(folder):
+                self.tells = False
+                return
+            if FolderWatch.taken >= self._most and folder not in self._numbers:
+                self.tells = False
+                return
+            number = _libc().inotify_add_watch(self._fd, os.fsencode(folder), WATCHED)
+            if number < 0:
+                self.tells = os.path.lexists(folder) is False
+                user.lost.add(folder)  # It is gone: its parent tells that. One may be there again, with its inode.
+                return
+            if (other := self._paths.get(number)) is None:
+                FolderWatch.taken += 1
+                self._of[number] = set()
+            elif other != folder:
+                self._read()  # What happened until now is of the path that the folder had.
+                if self._numbers.get(other) == number:
+                    del self._numbers[other]
+                for each in self._of[number]:  # It may be there again until they look.
+                    each.lost.add(other)
+            self._paths[number], self._numbers[folder] = folder, number
+            self._of[number].add(user)
+
+    def drop(self, user: Watch, folder: str) -> None:
+        with self._guard:
+            if (number := self._numbers.get(folder)) is None or self._paths.get(number) != folder:
+                return
+            self._leave(user, number)
+
+    def _leave(self, user: Watch, number: int) -> None:
+        self._of[number].discard(user)
+        if not self._of[number]:
+            self._forget(number)
             _libc().inotify_rm_watch(self._fd, number)
 
-    def changed(self) -> set[str] | None:
-        """The folders that changed since the last call; `None`: any may have."""
-        if not self.tells:
-            return None
-        found: set[str] = set()
-        while True:
+    def _forget(self, number: int) -> set[Watch]:
+        """Who asked about it."""
+        folder = self._paths.pop(number)
+        FolderWatch.taken -= 1
+        if self._numbers.get(folder) == number:
+            del self._numbers[folder]
+        return self._of.pop(number)
+
+    def changed(self, user: Watch) -> set[str] | None:
+        with self._guard:
+            self._read()
+            if not self.tells:
+                return None
+            found, user.dirty = user.dirty, set()
+            return found
+
+    def _read(self) -> None:
+        """Takes what the system has to tell, for all users."""
+        while self.tells:
             try:
                 data = os.read(self._fd, READ_SIZE)
             except BlockingIOError:
-                return found
+                return
             except OSError:
                 self.tells = False
-                return None
+                return
             at = 0
             while at < len(data):
                 number, mask, _, length = EVENT.unpack_from(data, at)
                 at += EVENT.size + length
-                if mask & OVERFLOW:
-                    self._drain()
-                    return None
-                if (folder := self._paths.get(number)) is None:
-                    continue
-                found.add(folder)
-                if mask & IGNORED:  # It was removed; if one is there again, that is another one.
-                    del self._paths[number]
-                    Watch.taken -= 1
-                    if self._numbers.get(folder) == number:
-                        del self._numbers[folder]
-                        self.lost.add(folder)
+                self._take(number, mask)
 
-    def _drain(self) -> None:
-        try:
-            while os.read(self._fd, READ_SIZE):
-                pass
-        except OSError:
-            pass
+    def _take(self, number: int, mask: int) -> None:
+        if mask & OVERFLOW:
+            for user in self._users:
+                user.dirty = None
+            return
+        if (folder := self._paths.get(number)) is None:
+            return
+        for user in self._of[number]:
+            if user.dirty is not None:
+                user.dirty.add(folder)
+        if mask & IGNORED:  # It was removed; if one is there again, that is another one.
+            for user in self._forget(number):
+                user.lost.add(folder)
+
+    def close(self, user: Watch) -> None:
+        with self._guard:
+            if user not in self._users:
+                return
+            self._users.remove(user)
+            for number in [number for number, users in self._of.items() if user in users]:
+                self._leave(user, number)
+            if not self._users:
+                self.tells = False
+                if self._fd >= 0:
+                    os.close(self._fd)
+                    self._fd = -1
+
+
+class Watch:
+    """What one who looks knows of. Close it."""
+
+    def __init__(self, owner: FolderWatch | None = None) -> None:
+        """Without an `owner`: its only user."""
+        self.dirty: set[str] | None = set()
+        """What changed since `changed` was called; `None`: any may have."""
+        self.lost: set[str] = set()
+        """Folders that are not watched any more, since they were removed or moved. One that is there has changed, and
+        is to be added again."""
+        self._closed = False
+        self._owner = owner or FolderWatch()
+        self._owner.enter(self)
+
+    @property
+    def tells(self) -> bool:
+        """False once it cannot be relied on."""
+        return self._owner.tells and not self._closed
+
+    def add(self, folder: str) -> None:
+        """From now on, `changed` names this folder when an entry of it changes."""
+        if not self._closed:
+            self._owner.add(self, folder)
+
+    def drop(self, folder: str) -> None:
+        """The folder is no longer of interest."""
+        self._owner.drop(self, folder)
+
+    def changed(self) -> set[str] | None:
+        """The folders that changed since the last call; `None`: any may have."""
+        return None if self._closed else self._owner.changed(self)
 
     def close(self) -> None:
-        self.tells = False
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-            Watch.taken -= len(self._paths)
-            self._paths.clear()
+        self._closed = True
+        self._owner.close(self)
 
 
 @cache

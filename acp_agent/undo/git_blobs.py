@@ -7,20 +7,42 @@ file's own bytes have said the same: they hash to the blob's name, and so does w
 from __future__ import annotations
 
 import os
+import stat
 import struct
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 from msgspec import Struct
 
+from acp_agent.lazy import load
 from acp_agent.own_programs import run_git
 from acp_agent.safety.folders.paths import read_regular
-from acp_agent.undo.git_index import ALTERNATES, MOST_READ, entries, name_of
+from acp_agent.undo.git_index import (
+    ALTERNATES,
+    ASSUMED_VALID,
+    ENTRY,
+    EXTENDED,
+    FILE,
+    LINK,
+    NO_PART,
+    SKIPPED,
+    name_of,
+    need_index,
+)
 
 PATIENCE = 60.0
 """Seconds to wait for git."""
 
+
+LONG_NAME = 0xFFF
+AT_ONCE = 5_000
+"""Entries of an index that are read without a pause."""
+MOST_TAKEN = 100_000_000
+"""Bytes of an index of which undo takes contents: more than a million files."""
+KEPT_BYTES = 4_000_000
+"""Of an index that stays in memory when all files were seen; a larger one is read again if it is needed."""
 
 Blob = tuple[int, int, int, bytes]
 """Size (modulo 2**32) and times (ns; of content and inode) of the file for which git has this blob, and its name."""
@@ -35,12 +57,37 @@ class Tracked(Struct):
     """The repository."""
     index: tuple[int, int]
     """Size and time of the index."""
-    blobs: dict[str, Blob]
-    """By absolute path."""
-    folders: frozenset[str]
-    """Those that contain such files."""
-    checked: bool = False
-    """Whether the blobs are known to be there, with the sizes of the files."""
+    data: bytes
+    places: dict[bytes, Any]
+    """Where the entries of each folder are in the data, by its path below the top; folders above such ones, too."""
+    last: tuple[str, dict[str, Blob]] = ("", {})
+    """What was last asked for."""
+
+    def blobs(self, folder: str) -> dict[str, Blob]:
+        """By name: what the index says of the files in this folder."""
+        if self.last[0] == folder or not self.data:
+            return self.last[1] if self.last[0] == folder else {}
+        found: dict[str, Blob] = {}
+        for at in self.places.get(self._below(folder), ()):
+            fields = ENTRY.unpack_from(self.data, at)
+            begin = at + ENTRY.size + (2 if fields[11] & EXTENDED else 0)
+            name = self.data[begin : self.data.index(b"\0", begin)].rpartition(b"/")[2]
+            times = fields[2] * 10**9 + fields[3], fields[0] * 10**9 + fields[1]
+            found[os.fsdecode(name)] = (fields[9], *times, fields[10])
+        self.last = (folder, found)
+        return found
+
+    def has(self, folder: str) -> bool:
+        """Whether files in or below this folder are tracked."""
+        return self._below(folder) in self.places
+
+    def _below(self, folder: str) -> bytes:
+        return os.fsencode(folder[len(self.folder) :].lstrip("/"))
+
+    def release(self) -> None:
+        """All files were seen."""
+        if len(self.data) > KEPT_BYTES:
+            self.data, self.last = b"", ("", {})
 
 
 def state_of_index(git: Path) -> tuple[int, int]:
@@ -54,25 +101,57 @@ def state_of_index(git: Path) -> tuple[int, int]:
 
 def tracked(folder: str, git: Path) -> Tracked:
     """What the index of `git` says of the files below `folder`; nothing if it cannot be read, or if git would look for
-    contents in another repository, too. None of it is believed before `has_blob` has compared."""
+    contents in another repository, too. None of it is believed before the files' bytes were compared."""
+    reading = read_index(folder, git)
+    while True:
+        try:
+            next(reading)
+        except StopIteration as done:
+            return cast("Tracked", done.value)
+
+
+def read_index(folder: str, git: Path) -> Generator[None, None, Tracked]:
+    """The same in pieces, since there may be many files: what it returns at its end."""
     state = state_of_index(git)
-    blobs: dict[str, Blob] = {}
-    folders: set[str] = set()
+    data, places = b"", dict[bytes, Any]()
     try:
-        data = read_regular(git / "index", MOST_READ) if not os.path.lexists(git / ALTERNATES) else None
-        for entry in entries(data) if data else ():
-            mtime = entry.seconds * 1_000_000_000 + entry.nanoseconds
-            if mtime < state[1]:  # Else it may have changed in the same moment.
-                path = f"{folder}/{entry.path.decode('utf-8', 'surrogateescape')}"
-                blobs[path] = (entry.size, mtime, entry.changed_ns, entry.blob)
-    except (OSError, ValueError, struct.error):
-        blobs = {}
-    for path in blobs:
-        above = path.rpartition("/")[0]
-        while above not in folders and len(above) >= len(folder):
-            folders.add(above)
-            above = above.rpartition("/")[0]
-    return Tracked(folder, git, state, blobs, frozenset(folders))
+        read = None if os.path.lexists(git / ALTERNATES) else read_regular(git / "index", MOST_TAKEN)
+        data = read or b""
+        if data:
+            yield from _place(places, data, state[1])
+    except (OSError, ValueError, struct.error, IndexError):
+        data, places = b"", {}
+    for above in list(places):
+        while above and (above := above.rpartition(b"/")[0]) not in places:
+            places[above] = ()
+    return Tracked(folder, git, state, data, places)
+
+
+def _place(found: dict[bytes, Any], data: bytes, written: int) -> Iterator[None]:
+    """By folder, where its files' entries are; of files that are younger than the index nothing: they may have changed
+    in the same moment. Raises ValueError, struct.error, IndexError."""
+    at, count = need_index(data)
+    unpack, size, make = ENTRY.unpack_from, ENTRY.size, load("array:array")
+    for number in range(count):
+        if number % AT_ONCE == 0:
+            yield
+        fields = unpack(data, at)
+        flags, begin, more = fields[11], at + size, 0
+        if flags & EXTENDED:
+            more, begin = int.from_bytes(data[begin : begin + 2], "big"), begin + 2
+        length = flags & LONG_NAME
+        end = begin + length if length < LONG_NAME else data.index(b"\0", begin)
+        above, _, name = data[begin:end].rpartition(b"/")
+        if data[end] or name in NO_PART:
+            raise ValueError("a path that git refuses")
+        if (here := found.get(above)) is None:
+            if above and not NO_PART.isdisjoint(above.split(b"/")):
+                raise ValueError("a path that git refuses")
+            here = found[above] = make("I")
+        is_file = stat.S_IFMT(fields[6]) in (LINK, FILE) and not flags & ASSUMED_VALID and not more & SKIPPED
+        if is_file and fields[2] * 10**9 + fields[3] < written:
+            here.append(at)
+        at += (end - at + 8) & ~7
 
 
 def read_blobs(git: Path, blobs: Iterable[bytes], folders: Sequence[Path]) -> dict[bytes, bytes]:

@@ -98,11 +98,7 @@ def changed_files(git: Path, folder: Path) -> int | None:
 
 def entries(data: bytes) -> Iterator[Entry]:
     """Files and links. Raises ValueError, struct.error."""
-    mark, version, count = HEADER.unpack_from(data)
-    end, checksum = data[:-HASH_BYTES], data[-HASH_BYTES:]
-    if mark != b"DIRC" or version not in (2, 3) or checksum not in (hashlib.sha1(end).digest(), bytes(HASH_BYTES)):
-        raise ValueError("another format")
-    at = HEADER.size
+    at, count = need_index(data)
     for _ in range(count):
         fields = ENTRY.unpack_from(data, at)
         flags, name = fields[11], at + ENTRY.size
@@ -118,6 +114,15 @@ def entries(data: bytes) -> Iterator[Entry]:
         if stat.S_IFMT(mode) in (LINK, FILE) and not flags & ASSUMED_VALID and not more & SKIPPED:
             changed, (seconds, part, _, inode) = fields[0] * 10**9 + fields[1], fields[2:6]
             yield Entry(path, mode, seconds, part, changed, fields[9], fields[10], inode)
+
+
+def need_index(data: bytes) -> tuple[int, int]:
+    """Where the first entry is, and how many there are. Raises ValueError, struct.error."""
+    mark, version, count = HEADER.unpack_from(data)
+    end, checksum = memoryview(data)[:-HASH_BYTES], data[-HASH_BYTES:]
+    if mark != b"DIRC" or version not in (2, 3) or checksum not in (hashlib.sha1(end).digest(), bytes(HASH_BYTES)):
+        raise ValueError("another format")
+    return HEADER.size, count
 
 
 def has_seen(data: bytes, top: Path) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from acp_agent.disk import HERE
 from acp_agent.loop.prompts import facts
 from acp_agent.safety.folders.repository import Repository
-from acp_agent.undo import folder_looks, git_blobs, git_index
+from acp_agent.undo import git_blobs, git_index, kept_copies
 
 from ..undo.kit import git
 from .kit import bash, put, rounds, went
@@ -76,7 +76,7 @@ async def test_undo_writes_nothing_that_was_not_in_the_file(tmp_path, attack: Ca
         home.mkdir()
         if name == "control":  # The index is believed, and the blob that it names.
             evil = git_index.name_of((EVIL if attack is by_hash else SECRET).encode())
-            monkeypatch.setattr(folder_looks, "name_of", lambda content, evil=evil: evil)
+            monkeypatch.setattr(kept_copies, "name_of", lambda content, evil=evil: evil)
             monkeypatch.setattr(git_blobs, "ALTERNATES", "none")
 
         def prepare(project: Path) -> None:

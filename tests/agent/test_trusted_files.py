@@ -2,6 +2,7 @@
 are there, and what commands create or change is told."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,10 @@ from acp_agent.client.permissions import allow_once, reject_once
 from acp_agent.config.trusted_files import EVERY_NAME, TRUSTED, names_of, who_loads
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.folders.protect import PathRules
-from acp_agent.safety.folders.watch import Watch, told
+from acp_agent.safety.folders.watch import YOUNG, Watch, told
 from acp_agent.safety.lines.examine import examine
 from acp_agent.testing.fake_model import Call
+from acp_agent.undo.folder_watch import Watch as Changes
 from tests.nightly import examples
 from tests.tables import packed
 
@@ -208,35 +210,42 @@ async def test_what_a_file_tool_wrote_with_permission_is_not_told_of_the_next_co
 # --- the watch ---------------------------------------------------------------------------------------------------
 
 
-def watch_of(root: Path, home: Path | None = None) -> Watch:
-    watch = Watch([root], EVERY_NAME, home, lambda found: False)
-    watch.look()
+def watch_of(root: Path, home: Path | None = None, how: str = "asked") -> Watch:
+    """`how`: the system tells what changes, or each folder is asked; or the first walk has not begun."""
+    watch = Watch([root], EVERY_NAME, home, lambda found: False, Changes if how == "told" else None)
+    if how != "late":
+        watch.look()
     return watch
 
 
 PLACES = st.sampled_from(["", "a", "a/b", "a/b/c", "d"])
 NAMES = st.sampled_from([example(name) for row in TRUSTED if not row.home for name in row.names.split()])
-HOW = st.sampled_from(["file", "folder", "moved in", "link", "renamed"])
+HOW = st.sampled_from(["file", "folder", "moved in", "link", "renamed", "in another folder"])
 
 
 @settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.tuples(PLACES, NAMES, HOW), max_size=4))
-def test_nothing_of_these_names_comes_into_being_unnoticed(tmp_path_factory: pytest.TempPathFactory, made) -> None:
+@given(st.lists(st.tuples(PLACES, NAMES, HOW), max_size=4), st.sampled_from(["asked", "told", "late"]))
+def test_nothing_of_these_names_comes_into_being_unnoticed(tmp_path_factory, made, tells: str) -> None:
     root = tmp_path_factory.mktemp("root")
     (root / "a/b").mkdir(parents=True)
     (root / "x").write_text("x")
-    watch = watch_of(root)
+    watch = watch_of(root, how=tells)
     watch.began()
-    expected = set()
+    expected: set[Path] = set()
     for place, name, how in made:
         path = root / place / name
         if name.startswith(".git/") or any(up.exists() and not up.is_dir() for up in path.parents) or path.exists():
             continue
         if any(PathRules().protects(up) is not None for up in path.parents):
             continue
+        if how == "in another folder" and place and path.parent.exists():
+            (root / "old").mkdir(exist_ok=True)
+            path.parent.rename(root / "old" / str(len(expected)))
+            expected = {root / "old" / str(len(expected)) / p.relative_to(path.parent)
+                        if path.parent in p.parents else p for p in expected}  # fmt: skip
         path.parent.mkdir(parents=True, exist_ok=True)
         match how:
-            case "file":
+            case "file" | "in another folder":
                 path.write_text("x")
             case "folder":
                 path.mkdir()
@@ -252,6 +261,27 @@ def test_nothing_of_these_names_comes_into_being_unnoticed(tmp_path_factory: pyt
     assert set(watch.ended()) == expected
     watch.began()
     assert not watch.ended()
+    watch.close()
+
+
+def test_what_takes_long_to_list_is_told_later_and_nothing_that_was_there_before(tmp_path: Path) -> None:
+    """One folder at a time: the first command begins and ends before the others are listed."""
+    for number in range(5):
+        (tmp_path / str(number) / "inner").mkdir(parents=True)
+        old = tmp_path / str(number) / "inner" / ".npmrc"
+        old.write_text("x")
+    while time.time_ns() < old.stat().st_ctime_ns + 2 * YOUNG:
+        os.stat(old)
+    watch = watch_of(tmp_path, how="late")
+    watch.began()
+    made = {tmp_path / str(number) / "inner" / ".envrc" for number in range(5)}
+    for path in made:
+        path.write_text("x")
+    told = watch.ended(0.0)
+    while not watch.walked:
+        watch.walk_on(0.0)
+    watch.began()
+    assert not told and watch.ended() == dict.fromkeys(made, "new")
 
 
 def test_what_is_made_while_two_commands_run_is_told_once_also_if_a_third_begins(tmp_path: Path) -> None:

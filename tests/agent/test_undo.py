@@ -310,7 +310,7 @@ async def test_a_call_that_was_taken_back_alone_does_not_come_back_with_the_next
 
 @pytest.mark.parametrize("by_call", [False, True])
 async def test_many_changes_of_one_command_are_taken_back_again_after_a_redo(tmp_path, monkeypatch, by_call):
-    monkeypatch.setattr("acp_agent.undo.folder_looks.MOST_KEPT", 5)
+    monkeypatch.setattr("acp_agent.undo.kept_copies.MOST_KEPT", 5)
     change = bash("for n in $(seq 20); do echo after > $n; echo new > new$n; done")
     async with changed(tmp_path, change, files={str(number): "before\n" for number in range(1, 21)}) as r:
         (first,) = r.editor.tool_calls()

@@ -177,31 +177,6 @@ def test_large_files_cost_no_copy_and_are_named(tmp_path: Path) -> None:
     bench.close()
 
 
-def test_too_many_files_are_left_out_by_folders_and_named(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, limits=Limits(50, 1000))
-    (bench.project / "node_modules").mkdir()
-    for number in range(100):
-        (bench.project / "node_modules" / f"{number}.js").write_text("x")
-    (bench.project / "a.txt").write_text("a")
-    bench.by_command("echo b > a.txt && rm node_modules/1.js")
-    assert bench.looks.uncovered() == [
-        f"{bench.project}/node_modules: more than 50 files and folders (`undo.max_entries`)"
-    ]
-    bench.take_back(bench.operations())
-    assert (bench.project / "a.txt").read_text() == "a"
-    bench.close()
-
-
-def test_contents_in_git_are_not_copied(bench: Bench) -> None:
-    (bench.project / "a").write_text("x" * 50_000)
-    commit_all(bench)
-    bench.looks.look(1.0)
-    assert bench.contents.used() == 0
-    bench.by_command("echo > a && mkdir -p b && echo new > b/c")
-    bench.take_back(bench.operations())
-    assert (bench.project / "a").read_text() == "x" * 50_000
-
-
 def test_where_git_has_other_contents_it_is_not_relied_on(bench: Bench) -> None:
     """A blob of Git LFS is a pointer of 130 bytes, not the file."""
     git(bench.project, "init", "-q")

@@ -57,6 +57,14 @@ class Run:
                     path.mkdir(parents=True)
                 case "move":
                     os.rename(path, self.bench.project / how[2])
+                case "tree":
+                    (path / "in" / "it").mkdir(parents=True)
+                    (path / "in" / "it" / "file").write_text(self.content(who))
+                case "exchange":
+                    other, third = self.bench.project / how[2], self.bench.project / f"third {self.count}"
+                    path.rename(third)
+                    other.rename(path)
+                    third.rename(other)
         except OSError:
             pass
 

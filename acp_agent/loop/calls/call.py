@@ -64,6 +64,8 @@ class Looked(Struct):
     """Whether all of it was seen; `None` if no command ran."""
     whole: bool = False
     """Whether nothing in the session's folders was left out."""
+    began_early: bool = False
+    """Whether the first look was not done when it began."""
     lines: list[Examined] | None = None
     """The command lines, once they were examined."""
     alone: bool = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 import os
 import platform
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -32,7 +33,7 @@ from acp_agent.loop.shell.command_policy import TOO_LARGE, CommandPolicy
 from acp_agent.loop.shell.private_folder import PARTS, PrivateFolder
 from acp_agent.lsp.base import Launch, LspError
 from acp_agent.safety.folders.paths import Roots, real_path
-from acp_agent.safety.folders.watch import Watch, told
+from acp_agent.safety.folders.watch import BESIDE, SLICE, Watch, told
 
 if TYPE_CHECKING:
     from acp_agent.executors.far.far_walls import FarWalls
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FIND_USER = "acp_agent.executors.users:find_user"
+FOLDER_WATCH, CHANGES = "acp_agent.undo.folder_watch:FolderWatch", "acp_agent.undo.folder_watch:Watch"
 GIT_COPIES = "acp_agent.loop.shell.git_copies:GitCopies"
 FIND_SANDBOX = "acp_agent.executors.sandbox.probe:find_sandbox"
 NAMES_PROGRAMS = "acp_agent.safety.lines.git_folder:names_programs"
@@ -103,7 +105,11 @@ class Confinement:
         self._looked: float | None = None
         sandbox = config.sandbox
         names = (*sandbox.protect, *sandbox.protect_existing, *sandbox.report)
-        self._watch = Watch(roots.real, names, home, is_place_holder)
+        self.folders: Any = load(FOLDER_WATCH)()
+        """Which of the session's folders changed: for all who look at them."""
+        self._watch = Watch(roots.real, names, home, is_place_holder, lambda: load(CHANGES)(self.folders))
+        self._walking = False
+        folder.at_end(self._watch.close)
         self._known: set[Path] = set()
         """Git's folders, and files that point to one, which were there at first or which the user was told of."""
 
@@ -149,8 +155,24 @@ class Confinement:
                 self.paths.follow()
             await self._look()
             if self.kind != "none":
-                await anyio.to_thread.run_sync(self._watch.look)
+                wait = 0.0 if self._walking else SLICE if self._spawn is not None else math.inf
+                await anyio.to_thread.run_sync(self._watch.look, wait)
+                self._walk_on()
             return found
+
+    def _walk_on(self) -> None:
+        """Lists what is not listed yet beside all else."""
+        if self._spawn is not None and not self._watch.walked and not self._walking:
+            self._walking = True
+            self._spawn(self._walk())
+
+    async def _walk(self) -> None:
+        try:
+            while not self._watch.walked:
+                await anyio.to_thread.run_sync(self._watch.walk_on)
+                await anyio.sleep(BESIDE)  # Others want the interpreter, too.
+        finally:
+            self._walking = False
 
     def _ended(self) -> None:
         """A command has ended: what it created is checked soon."""
@@ -421,10 +443,11 @@ class Confinement:
 
     def _news(self) -> str:
         """What the commands that have ended may have made of what other programs load, for user and model."""
-        made = told(self._watch.ended(), self._roots.display, self._roots.rules.protects)
+        made = told(self._watch.ended(0.0 if self._walking else SLICE), self._roots.display, self._roots.rules.protects)
         words = "\n".join(filter(None, (made, self.paths.unwritten())))
         if words and self._journal is not None:
             self._journal.notice(words, tool="bash")
+        self._walk_on()
         return words
 
     def no_servers(self, *, unconfined: bool) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial
@@ -43,12 +44,16 @@ LOG = "acp_agent.undo.operation_log:Log"
 LOOKS = "acp_agent.undo.folder_looks:FolderLooks"
 NAMED = "acp_agent.undo.base:named"
 ROWS_OF = "acp_agent.undo.operation_log:rows_of"
+WATCH = "acp_agent.undo.folder_watch:Watch"
 RECORDED = "acp_agent.undo.recording_executor:RecordingExecutor"
 
 PROMPTLY = 0.25
 """Seconds that a call's end waits for what its command changed; the look goes on beside the model's next answer."""
 REQUEST_FIRST = 0.1
 """Seconds that the first request of a session has to itself: loading what looks takes time."""
+LATE = "What changed before it was looked at cannot be taken back: {} (a command began before the first look was done)."
+COMPARE_SECONDS = 30.0
+"""Seconds of comparing files with git's contents in a session, when `undo.copy_seconds` is used up."""
 TOO_WIDE = "the session's folder is {}, so what commands change in it is not kept"
 
 RECORDERS: WeakSet[ChangeRecorder] = WeakSet()
@@ -78,11 +83,13 @@ class ChangeRecorder:
         RECORDERS.add(self)
         self._above = ""
         """The calls of which ours are part, each with a slash."""
-        self._copy_left = 0.0
+        self._copy_left, self._compare_left = 0.0, COMPARE_SECONDS
         self._running: list[Call] = []
         """Calls that something may be running for."""
         self._prompts: dict[str, int] = {}
         """By call: the prompt that it belongs to."""
+        self._beside: list[bool] = []
+        """Whether something goes on beside; shared with sub-agents."""
         self._background = ""
         """The call whose command was running in the background at the last look."""
         self.trouble = ""
@@ -130,8 +137,11 @@ class ChangeRecorder:
                 self.trouble = TOO_WIDE.format(folder)
                 return None
         limits = load(LIMITS)(self._config.max_entries, self._config.max_file_bytes)
-        skips = [self.state]
-        return cast("FolderLooks", load(LOOKS)(roots.real, self.contents, limits, hides=roots.rules.hides, skips=skips))
+        watch, skips = load(WATCH)(self._shell.confinement.folders), [self.state]
+        hides = roots.rules.hides
+        return cast(
+            "FolderLooks", load(LOOKS)(roots.real, self.contents, limits, hides=hides, skips=skips, watch=watch)
+        )
 
     @cached_property
     def _looking(self) -> anyio.Lock:
@@ -176,6 +186,7 @@ class ChangeRecorder:
         beside = [each for other in RECORDERS if other._overlaps(self) for each in other._running]
         for each in beside:
             each.outcome.looked.alone = False
+        call.outcome.looked.began_early = self.looks is not None and self.looks.unfinished
         call.outcome.looked.alone = not beside and not self._shell.runs.running_call
         self._running.append(call)
         self._prompts[call.id] = self._session.turns
@@ -209,14 +220,16 @@ class ChangeRecorder:
                 of = "" if call is not None else background or self._background
                 report = call is not None or bool(of)
                 changes, rows = await self._in_thread(lambda looks: _with_rows(looks.look(seconds, report=report)))
+                if late := self.looks.late():
+                    self._session.outbox.tell(LATE.format(load(NAMED)(late)))
                 if call is not None:
-                    call.outcome.looked.whole = not self.looks.partial
-                    if self.looks.partial and not self.looks.left_out.told:
+                    call.outcome.looked.whole = not (self.looks.partial or call.outcome.looked.began_early)
+                    if self.looks.left_out.folders and not self.looks.left_out.told:
                         self.looks.left_out.told = True
                         self._session.outbox.tell(f"What commands change there cannot be taken back: {self.beyond()}.")
                 if changes:
                     await self._note(call, of, changes, rows)
-            self._copy_on()
+            self._look_on()
         except (AgentError, OSError) as error:
             self.trouble = str(error)
             log.warning("what commands change cannot be taken back: %s", error)
@@ -237,13 +250,40 @@ class ChangeRecorder:
         if words and call is not None:
             call.outcome.looked.uncovered = words
 
-    def _copy_on(self) -> None:
-        seconds, self._copy_left = self._copy_left, 0.0
-        if seconds and self.looks is not None:
-            self._spawn(self._copy(seconds))
+    def _look_on(self) -> None:
+        """Goes on with the first look, and then with copying, beside all else."""
+        if self.looks is not None and not self._beside and (self.looks.unfinished or self._copy_left):
+            self._beside.append(True)
+            self._spawn(self._go_on())
 
-    async def _copy(self, seconds: float) -> None:
-        await self._in_thread(lambda looks: looks.copy_on(seconds))
+    async def _go_on(self) -> None:
+        """In pieces, with pauses: what waits for the interpreter waits for one of them."""
+        try:
+            left = True
+            while left:
+                began = time.monotonic()
+                if cast("FolderLooks", self.looks).unfinished:
+                    await self._in_thread(lambda looks: looks.look_on())
+                else:
+                    left = await self._copied()
+                await anyio.sleep(time.monotonic() - began)
+        finally:
+            self._copy_left = 0.0
+            self._beside.clear()
+
+    async def _copied(self) -> bool:
+        """Copies for a moment, or, when the time for it is used up, compares with git only; whether something is
+        left."""
+        copies, began = self._copy_left > 0, time.monotonic()
+        if not copies and self._compare_left <= 0:
+            return False
+        left = await self._in_thread(lambda looks: looks.copy_beside(copies=copies))
+        took = time.monotonic() - began
+        if copies:
+            self._copy_left -= took
+            return left or self._compare_left > 0
+        self._compare_left -= took
+        return bool(left)
 
     async def _in_thread(self, work: Callable[[FolderLooks], Any]) -> Any:
         looks = self.looks

@@ -1,0 +1,144 @@
+"""Benchmarks of a command's round in a large repository: the real agent, with its sandbox, its undo and its watch.
+
+`scripts/bench_scale_rounds.py [--files NUMBER ...] [--rounds NUMBER] [--keep FOLDER]`. Prints one table and asserts
+nothing. A round is a turn with one `true` less one without a call; the first is that of a new session. The repository
+is generated and committed once for each size, in `.bench/rounds/`, or in FOLDER.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import bench
+
+SIZES = (1_000, 300_000)
+PER_FOLDER = 100
+MANY = 20_000
+GOALS = {
+    "a round": "25 ms",
+    "the first command": "150 ms",
+    "a command that changes 20,000 files": "1,000 ms",
+    "/diff of them": "1,000 ms",
+    "/undo of them": "5,000 ms",
+    "peak memory": "110 MiB",
+}
+ANSWER: dict[str, Any] = {"text": "Done."}
+
+
+def bash(line: str) -> dict[str, Any]:
+    return {"tool_calls": [{"name": "bash", "arguments": json.dumps({"command": line})}]}
+
+
+def git(folder: Path, *arguments: str) -> None:
+    environ = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull}
+    environ |= {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    subprocess.run(["git", "-c", "gc.auto=0", *arguments], cwd=folder, env=environ, check=True, capture_output=True)
+
+
+def generated(place: Path, files: int) -> Path:
+    folder = place / str(files)
+    if not (folder / ".git" / "done").exists():
+        for number in range(files):
+            path = folder / f"a{number // PER_FOLDER % 50}" / f"b{number // PER_FOLDER}" / f"f{number % PER_FOLDER}.py"
+            if number % PER_FOLDER == 0:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"value = {number}\n" * 5)
+        for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "all"]):
+            git(folder, *command)
+        (folder / ".git" / "done").touch()
+    git(folder, "reset", "-q", "--hard")
+    git(folder, "clean", "-qfdx")
+    time.sleep(1)
+    git(folder, "status")  # No file is as young as the index.
+    return folder
+
+
+class Rounds:
+    """One agent in a repository."""
+
+    def __init__(self, home: Path, project: Path, script: Sequence[dict[str, Any]]) -> None:
+        self.model = bench.Model(home, script)
+        self.client = bench.Client(home, self.model.base_url)
+        self.client.project = project
+        self.client.initialize()
+        self.session, _ = self.client.new_session()
+        self.client.set_mode(self.session, "auto")
+
+    def close(self) -> None:
+        self.client.close()
+        self.model.close()
+
+
+def rounds(project: Path, count: int) -> dict[str, float]:
+    """The first command and later ones, in ms, and the peak memory then in MiB."""
+    home = Path(tempfile.mkdtemp(prefix="bench-rounds-"))
+    script = [ANSWER, ANSWER, bash("true"), ANSWER, *[ANSWER, bash("true"), ANSWER] * count]
+    agent = Rounds(home, project, script)
+    try:
+        asked, took = agent.model.direct([bench.user()]), list[float]()
+        agent.model.direct([bench.user()])
+        first = agent.client.prompt(agent.session)
+        time.sleep(3)
+        for _ in range(count):
+            plain = agent.client.prompt(agent.session)
+            took.append(agent.client.prompt(agent.session) - plain - asked)
+            time.sleep(0.3)
+        return {
+            "a round": statistics.median(took),
+            "the first command": first,
+            "peak memory": agent.client.peak_memory(),
+        }
+    finally:
+        agent.close()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def many(project: Path) -> dict[str, float]:
+    """A command that changes many files, what shows it, and what takes it back."""
+    home = Path(tempfile.mkdtemp(prefix="bench-many-"))
+    line = f"find . -name '*.py' | head -{MANY} | xargs sed -i '1s/^/changed = 1\\n/'"
+    agent = Rounds(home, project, [bash("true"), ANSWER, bash(line), ANSWER, *[ANSWER] * 4])
+    try:
+        agent.client.prompt(agent.session)
+        time.sleep(3)
+        found = {"a command that changes 20,000 files": agent.client.prompt(agent.session)}
+        found["/diff of them"] = agent.client.prompt(agent.session, "/diff")
+        found["/undo of them"] = agent.client.prompt(agent.session, "/undo files yes")
+        found["peak memory, many files"] = agent.client.peak_memory()
+        return found
+    finally:
+        agent.close()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    parser.add_argument("--files", type=int, action="append", help=f"files in the repository; without it {SIZES}")
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--keep", type=Path, default=bench.ROOT / ".bench" / "rounds", help="where they are generated")
+    parser.add_argument("--many", action="store_true", help=f"also what {MANY} changed files cost")
+    options = parser.parse_args()
+    sys.stdout.write(f"{'files':>8}  {'measurement':40} {'figure':>8}  goal\n")
+    for files in options.files or SIZES:
+        project = generated(options.keep, files)
+        found = rounds(project, options.rounds)
+        if options.many and files >= MANY:
+            found |= many(project)
+        for name, figure in found.items():
+            sys.stdout.write(f"{files:>8}  {name:40} {figure:8.0f}  {GOALS.get(name, '')}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
