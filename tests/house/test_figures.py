@@ -13,7 +13,7 @@ import pytest
 
 from .imports import ROOT, modules, parsed
 
-MOST_LINES = 108_600
+MOST_LINES = 109_200
 MOST_MODULES = 20
 LONGEST_FUNCTION = 80
 MOST_PARAMETERS = 12
