@@ -19,7 +19,7 @@ from acp_agent.store.database import Part, clean, stamp
 WORD = re.compile(r"[^\W_]+")
 MAX_WORDS = 32
 """Words of a query that are searched for."""
-MAX_TEXT = 50_000
+MAX_TEXT = 200_000
 """Characters of a message or an output whose words are found."""
 AT_ONCE = 2_000
 """Updates of one transaction."""

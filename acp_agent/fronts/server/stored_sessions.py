@@ -45,7 +45,7 @@ class SessionsAsked(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SearchAsked(msgspec.Struct, frozen=True, omit_defaults=True):
-    q: Annotated[str, _about("the words to search for", pattern=r"\S")]
+    q: Annotated[str, _about("the words to search for; in the first 200,000 characters of each message", pattern=r"\S")]
     session: Annotated[UUID | msgspec.UnsetType, _about("Only in this one.")] = msgspec.UNSET
     limit: Annotated[int, _limit(500)] = 50
     before: Seq = 0
