@@ -195,7 +195,7 @@ async def test_nobody_gets_to_the_http_form_from_another_page_or_without_a_token
 
 async def test_a_client_that_ends_its_connection_stops_its_turn_and_one_that_is_lost_does_not(tmp_path: Path) -> None:
     for ended in (True, False):
-        config = f"{AUTO}[server]\nhttp_idle_timeout = 0.4\n"
+        config = f"{AUTO}[server]\nhttp_idle_timeout = 1.5\n"
         async with served(tmp_path / str(ended), SCRIPT, config=config) as place, over(place) as made:
             await made.begin()
             async with made.stream() as connection:
