@@ -58,14 +58,12 @@ def toolchains(home: Path | None, environ: Mapping[str, str]) -> tuple[Path, ...
 
 def _add(found: dict[Path, None], path: Path, home: Path | None) -> None:
     """Not what every command sees anyway."""
+    if not os.path.exists(path):  # Most are not there: nothing else is asked about these.
+        return
     place = Path(os.path.realpath(path))
     if os.path.isfile(place) and _holds_key(place):
         return
-    if (
-        os.path.exists(place)
-        and not _above(place, home)
-        and not any(place.is_relative_to(folder) for folder in READABLE)
-    ):
+    if not _above(place, home) and not any(place.is_relative_to(folder) for folder in READABLE):
         found[place] = None
 
 

@@ -78,8 +78,10 @@ class WrittenCalls:
         self._line_start = True
         self._fence = ""
         """The fence of the code block that the text is in."""
-        self._current = self._before = ""
-        """The line that is being read, and the last one before it that was not blank."""
+        self._current: list[str] = []
+        """The line that is being read, in pieces: it may be as long as the answer."""
+        self._before = ""
+        """The last one before it that was not blank."""
         self._waiting = False
         """Whether nothing can be decided before a character that ends something."""
         self.called = False
@@ -157,9 +159,10 @@ class WrittenCalls:
             elif fence is not None:
                 self._fence = fence[1]
         self._line_start = bool(newline)
-        self._current += line
+        self._current.append(line)
         if newline:
-            self._before, self._current = self._current if self._current.strip() else self._before, ""
+            whole, self._current = "".join(self._current), []
+            self._before = whole if whole.strip() else self._before
         return line + newline
 
     # --- what it holds --------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ def rebuild_history(entries: Iterable[LogEntry]) -> tuple[History, list[Message]
     """Returns what the model knew, and what had to be added: text that was unfinished when the process died, answers to
     open calls. The caller stores these."""
     history = History()
-    unsaved: dict[str, str] = {}
+    unsaved: dict[str, list[str]] = {}
     said = True
     """Whether the model is speaking."""
     for entry in kept(entries):
@@ -36,12 +36,10 @@ def rebuild_history(entries: Iterable[LogEntry]) -> tuple[History, list[Message]
         elif entry.kind == "update" and said:
             update = read_stored(entry.payload)
             if update.get("sessionUpdate") == "agent_message_chunk":
-                text = _text(update)
-                id_ = str(update.get("messageId"))
-                unsaved[id_] = unsaved.get(id_, "") + text
+                unsaved.setdefault(str(update.get("messageId")), []).append(_text(update))
     repaired: list[Message] = [*history.close_calls()]
     if unsaved and len(history) and not isinstance(history.messages[-1], AssistantMessage):
-        begun = AssistantMessage("".join(unsaved.values()))
+        begun = AssistantMessage("".join(text for texts in unsaved.values() for text in texts))
         history.add(begun)
         repaired.append(begun)
     return history, repaired
@@ -64,13 +62,16 @@ def replayed_updates(entries: Iterable[LogEntry], *, running: bool = False) -> l
     later connection."""
     updates: list[dict[str, Any]] = []
     calls: dict[str, dict[str, Any]] = {}
+    texts: dict[int, list[str]] = {}
+    """By the number of an update: what is joined at last, since a long message has many chunks."""
     for entry in kept(entries):
         if entry.kind != "update":
             continue
         update = read_stored(entry.payload)
         kind = update.get("sessionUpdate")
         if kind in CHUNKS and updates and _joins(updates[-1], update):
-            updates[-1]["content"]["text"] += update["content"]["text"]
+            at = len(updates) - 1
+            texts.setdefault(at, [updates[at]["content"]["text"]]).append(update["content"]["text"])
         elif kind == "tool_call":
             calls[update["toolCallId"]] = update
             updates.append(update)
@@ -81,6 +82,8 @@ def replayed_updates(entries: Iterable[LogEntry], *, running: bool = False) -> l
                 call["_meta"] = meta
         else:
             updates.append(update)
+    for at, parts in texts.items():
+        updates[at]["content"]["text"] = "".join(parts)
     for call in calls.values():
         _settle(call, running)
     return updates

@@ -122,10 +122,12 @@ class Room(Struct):
     """The prompt at which a summary was last asked for."""
     _stuck: int = 0
     """Characters of a history that could not be shortened."""
+    _sized: tuple[list[Message], int] = field(default_factory=lambda: ([], 0))
+    """Messages that were measured last, and their size: each is measured once, however often it is sent."""
 
     def below(self) -> Room:
         """The room of a sub-agent, which shares what it learns with this one."""
-        return replace(self, _asked_at=None, _stuck=0)
+        return replace(self, _asked_at=None, _stuck=0, _sized=([], 0))
 
     def known(self, model: str, told: int | None) -> int | None:
         """The window of `model`: `told`, or less if its server has rejected a request."""
@@ -145,6 +147,14 @@ class Room(Struct):
         """The tokens of a window that may be used."""
         return min(window * self.budget, self.cap or math.inf)
 
+    def size(self, messages: Sequence[Message]) -> int:
+        """As `size_of`; of what was measured before, only what is new is looked at."""
+        known, size = self._sized
+        if list(messages[: len(known)]) != known:  # They are the same objects, so this compares addresses.
+            known, size = [], 0
+        self._sized = (list(messages), size + size_of(messages[len(known) :]))
+        return self._sized[1]
+
     def measure(self, messages: Sequence[Message], asked: Asked) -> Measure:
         def tokens(chars: int) -> int:
             return self.estimator.tokens(asked.model, chars)
@@ -152,7 +162,7 @@ class Room(Struct):
         return Measure(
             tokens(asked.settings.chars),
             tokens(definition_chars(asked.tools)),
-            tokens(size_of(messages)),
+            tokens(self.size(messages)),
             self.window(asked),
         )
 
@@ -161,7 +171,7 @@ class Room(Struct):
         if self._trial is not None:
             self.windows.update([self._trial])
             self._trial = None
-        chars = asked.settings.chars + definition_chars(asked.tools) + size_of(messages)
+        chars = asked.settings.chars + definition_chars(asked.tools) + self.size(messages)
         self.estimator.observe(asked.model, chars, tokens)
 
     def learn(self, error: ProviderError, messages: Sequence[Message], asked: Asked) -> None:
@@ -191,7 +201,7 @@ class Room(Struct):
         window, budget = before.window, self.allowed(before.window)
         # The server may take more than is assumed.
         hard = min(window if forced or self.knows(asked) else math.inf, self.cap or math.inf)
-        size = size_of(desk.messages())
+        size = self.size(desk.messages())
         if not forced and (before.all <= budget or (before.all <= hard and size < self._stuck * GROWTH)):
             return None
         if not self.config.enabled and not forced:
@@ -215,7 +225,7 @@ class Room(Struct):
         else:
             desk.gave_up()
         after = self.measure(desk.messages(), asked)
-        self._stuck = size_of(desk.messages()) if after.all > budget else 0
+        self._stuck = self.size(desk.messages()) if after.all > budget else 0
         if after.all <= hard and (done.size < size or not forced):
             return None
         capped = CAPPED if hard < window else ""

@@ -32,7 +32,7 @@ class DoomLoop:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._rounds: list[str] = []
-        """Calls and outputs of rounds that changed nothing."""
+        """Calls and outputs of the last rounds that changed nothing."""
         self._asked, self._same = "", 0
         self._outputs: tuple[str, int] = ("", 0)
 
@@ -57,6 +57,7 @@ class DoomLoop:
             return None
         texts = [part.text for result in results for part in result.content if isinstance(part, TextPart)]
         self._rounds.append("\0".join((self._asked, *texts)))
+        del self._rounds[: -LONGEST_CIRCLE * self._limit]
         for length in range(2, LONGEST_CIRCLE + 1):
             rounds = self._rounds[-length * self._limit :]
             if len(rounds) == length * self._limit and rounds == rounds[:length] * self._limit:

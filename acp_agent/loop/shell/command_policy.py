@@ -275,7 +275,8 @@ class CommandPolicy:
         """
         found = []
         sandbox = self._config
-        there = [path for name in sandbox.protect_existing for path in _matching(folder, name.strip("/"))]
+        begun = _names_in(folder)
+        there = [path for name in sandbox.protect_existing for path in _matching(folder, name.strip("/"), begun)]
         for path in (*(folder / name.strip("/") for name in sandbox.protect), *there):
             name = str(path.relative_to(folder))
             if path == folder or (name.startswith(START_FILES) and folder != self._home and not os.path.exists(path)):
@@ -315,10 +316,22 @@ def _is_agents(repository: Repository) -> bool:
     return repository.git.parent.parent in repository.readable
 
 
-def _matching(folder: Path, name: str) -> list[Path]:
-    """What there is of that name, which may contain `*`."""
+def _names_in(folder: Path) -> frozenset[str] | None:
+    """Its entries, in small letters: some file systems find a name by any."""
+    try:
+        return frozenset(name.casefold() for name in os.listdir(folder))
+    except OSError:  # It may be readable by name only.
+        return None
+
+
+def _matching(folder: Path, name: str, begun: frozenset[str] | None) -> list[Path]:
+    """What there is of that name, which may contain `*`. `begun`: as `_names_in`, so that the disk, which may be far
+    away, is not asked for each of very many names."""
     if "*" in name:
         return sorted(folder.glob(name))
+    first = name.partition("/")[0]
+    if begun is not None and first.isascii() and first not in (".", "..") and first.casefold() not in begun:
+        return []
     # As text: there are many names, and a Path for each takes longer than all the rest.
     return [folder / name] if name and os.path.lexists(f"{folder}/{name}") else []
 

@@ -7,6 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache
 
 from acp_agent.errors import ProviderError
 
@@ -21,7 +22,7 @@ COMMON = frozenset(
     "this to use using was what when where which will with you your".split()
 )
 MOST_VECTORS = 2_000
-"""Texts whose vectors are cached."""
+"""Texts whose vectors, or words, are cached."""
 LONGEST_QUERY = 8_000
 """Characters of a prompt that are used."""
 
@@ -64,7 +65,7 @@ class Relevance:
 
 def lexical_scores(query: str, texts: Sequence[str]) -> list[float]:
     """Cosine similarity of shared words, rare ones weighted more (TF-IDF)."""
-    documents = [Counter(_words(text)) for text in texts]
+    documents = [_counted(text) for text in texts]
     asked = Counter(_words(query))
     frequency = Counter(word for document in documents for word in document)
     weight = {word: math.log(1 + len(documents) / count) for word, count in frequency.items()}
@@ -74,6 +75,12 @@ def lexical_scores(query: str, texts: Sequence[str]) -> list[float]:
 
     wanted = vector(asked)
     return [_sparse_cosine(wanted, vector(document)) for document in documents]
+
+
+@lru_cache(MOST_VECTORS)
+def _counted(text: str) -> Counter[str]:
+    """Not to be changed: hundreds of tools of MCP servers have the same texts at every prompt."""
+    return Counter(_words(text))
 
 
 def _words(text: str) -> list[str]:
