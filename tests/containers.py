@@ -41,12 +41,9 @@ def missing() -> str:
     try:
         for image in (PLAIN, WITH_BASH):
             subprocess.run(
-                ["podman", "import", "--quiet", "-", image],
-                input=_root(bash=image == WITH_BASH),
-                capture_output=True,
-                timeout=SECONDS,
-                check=True,
-            )
+                ["podman", "import", "--quiet", "-", image], input=_root(bash=image == WITH_BASH), capture_output=True,
+                timeout=SECONDS, check=True,
+            )  # fmt: skip
         argv = ["run", "--rm", "--init", *ARGUMENTS, "--network", "none", PLAIN, "echo", "runs"]
         return "" if podman(*argv) == "runs" else "podman runs nothing"
     except (RuntimeError, OSError, subprocess.SubprocessError) as error:
@@ -73,14 +70,9 @@ def _root(*, bash: bool) -> bytes:
 
 
 def _add(
-    tar: tarfile.TarFile,
-    name: str,
-    kind: bytes = tarfile.REGTYPE,
-    *,
-    data: bytes = b"",
-    mode: int = 0o644,
+    tar: tarfile.TarFile, name: str, kind: bytes = tarfile.REGTYPE, *, data: bytes = b"", mode: int = 0o644,
     target: str = "",
-) -> None:
+) -> None:  # fmt: skip
     entry = tarfile.TarInfo(name)
     entry.type, entry.mode, entry.size, entry.linkname = kind, mode, len(data), target
     tar.addfile(entry, io.BytesIO(data))

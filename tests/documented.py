@@ -8,10 +8,9 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 PAGES = [
     *(ROOT / name for name in ("README.md", "AGENTS.md", "CONTRIBUTING.md", "SECURITY.md", "evals/README.md")),
-    *sorted((ROOT / "editors").glob("*.md")),
-    *sorted((ROOT / "editors/vscode").glob("README.md")),
+    *sorted((ROOT / "editors").glob("*.md")), *sorted((ROOT / "editors/vscode").glob("README.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
-]
+]  # fmt: skip
 BLOCK = re.compile(r"^( *)(`{3,})(\w*)[^\n]*\n(.*?)^\1\2$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^(?:\$ |- run: )?(acp-coder\b.*)$")
 

@@ -75,12 +75,9 @@ def forked_command(script: str = "") -> str:
     program.write_text(CLIENT.format(first=first_line(), address=address, command=COMMAND))
     program.chmod(0o700)
     server = subprocess.Popen(
-        [sys.executable, "-m", "tests.forked", address, *([script] if script else [])],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[1],
-        start_new_session=True,
-    )
+        [sys.executable, "-m", "tests.forked", address, *([script] if script else [])], stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, cwd=Path(__file__).parents[1], start_new_session=True,
+    )  # fmt: skip
 
     def end() -> None:
         server.communicate()

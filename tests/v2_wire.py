@@ -144,11 +144,9 @@ class V2Wire:
             case "session/set_mode":
                 method = "session/set_config_option"
                 params = {
-                    "sessionId": params.get("sessionId"),
-                    "configId": "mode",
-                    "type": "id",
+                    "sessionId": params.get("sessionId"), "configId": "mode", "type": "id",
                     "value": params.get("modeId"),
-                }
+                }  # fmt: skip
             case "session/set_config_option":
                 params = {"type": "id", **params}
         return {"method": method, "params": params}
@@ -197,11 +195,9 @@ class V2Wire:
             case "initialize":
                 session = result["capabilities"]["session"]
                 shown = {
-                    "protocolVersion": 1,
-                    "agentInfo": result["info"],
+                    "protocolVersion": 1, "agentInfo": result["info"],
                     "agentCapabilities": {
-                        "loadSession": True,
-                        "promptCapabilities": dict.fromkeys(session.get("prompt", {}), True),
+                        "loadSession": True, "promptCapabilities": dict.fromkeys(session.get("prompt", {}), True),
                         "mcpCapabilities": {"http": "http" in session.get("mcp", {})},
                         "sessionCapabilities": {"list": {}, "delete": {}, "resume": {}, "close": {}},
                         "_meta": result["capabilities"].get("_meta"),
@@ -209,14 +205,13 @@ class V2Wire:
                     "authMethods": [
                         {
                             **{key: of for key, of in each.items() if key not in ("methodId", "type")},
-                            **({"type": "terminal"} if each["type"] == "terminal" else {}),
-                            "id": each["methodId"],
+                            **({"type": "terminal"} if each["type"] == "terminal" else {}), "id": each["methodId"],
                             **({"env": {of["name"]: of["value"] for of in each["env"]}} if "env" in each else {}),
                         }
                         for each in result.get("authMethods", [])
                     ],
                     "_meta": result.get("_meta"),
-                }
+                }  # fmt: skip
                 return [{**message, "result": shown}]
             case "session/prompt":
                 session_id = params["sessionId"]
@@ -329,12 +324,11 @@ class V2Wire:
             case "available_commands_update":
                 commands = [
                     {
-                        "name": each["name"],
-                        "description": each["description"],
+                        "name": each["name"], "description": each["description"],
                         **({"input": {"hint": each["input"]["hint"]}} if "input" in each else {}),
                     }
                     for each in update["availableCommands"]
-                ]
+                ]  # fmt: skip
                 return [{**update, "availableCommands": commands}]
             case "plan_update" if not self._offers("plan"):
                 return [{"sessionUpdate": "plan", "entries": update["plan"]["entries"]}]

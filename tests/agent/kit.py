@@ -76,10 +76,9 @@ WIRE = os.environ.get("ACP_TEST_WIRE", "memory")
 
 
 with_each_editor = pytest.mark.parametrize(
-    "editor",
-    [{"terminal": True}, {"terminal": False}, {"terminal": False, "terminal_output_meta": True}],
+    "editor", [{"terminal": True}, {"terminal": False}, {"terminal": False, "terminal_output_meta": True}],
     ids=["terminals", "nothing", "display"],
-)
+)  # fmt: skip
 in_a_file = pytest.mark.skipif(STORE != "sqlite", reason="it is about the file of the store")
 
 

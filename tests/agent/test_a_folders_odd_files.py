@@ -35,15 +35,11 @@ WAYS = {
     "brackets": lambda file: file.write_text(
         f"a = {DEEP}" if file.suffix == ".toml" else f"---\na: {DEEP}\n---\n{DEEP}"
     ),
-    "only brackets": lambda file: file.write_text(DEEP),
-    "braces": lambda file: file.write_text('{"a":' * 20_000),
+    "only brackets": lambda file: file.write_text(DEEP), "braces": lambda file: file.write_text('{"a":' * 20_000),
     "zeros": lambda file: file.write_bytes(b"\0" * 1000),
-    "no UTF-8": lambda file: file.write_bytes(b"\xff\xfe\x80" * 1000),
-    "a pipe": lambda file: os.mkfifo(file),
-    "a folder": a_folder,
-    "a loop": lambda file: file.symlink_to(file.name),
-    "no permission": out_of_reach,
-}
+    "no UTF-8": lambda file: file.write_bytes(b"\xff\xfe\x80" * 1000), "a pipe": lambda file: os.mkfifo(file),
+    "a folder": a_folder, "a loop": lambda file: file.symlink_to(file.name), "no permission": out_of_reach,
+}  # fmt: skip
 
 
 async def opens(editor: FakeEditor, project: Path) -> None:

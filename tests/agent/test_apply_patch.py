@@ -116,10 +116,8 @@ async def test_a_patch_without_json_around_it_and_a_protected_file(tmp_path):
 @pytest.mark.parametrize(("name", "arguments", "title", "words"), [
     ("str_replace_based_edit_tool", {"command": "view", "path": "a.py", "view_range": [5, 6]}, "Read", "def two():"),
     (
-        "str_replace_based_edit_tool",
-        {"command": "str_replace", "path": "a.py", "old_str": "one", "new_str": "eins"},
-        "Edit",
-        "was changed",
+        "str_replace_based_edit_tool", {"command": "str_replace", "path": "a.py", "old_str": "one", "new_str": "eins"},
+        "Edit", "was changed",
     ),
     ("str_replace_editor", {"command": "create", "path": "n.txt", "file_text": "x"}, "Write", "was created"),
     ("str_replace_based_edit_tool", {"command": "insert", "path": "a.py"}, "str_", "no command 'insert' here"),

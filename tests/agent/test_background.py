@@ -301,9 +301,8 @@ async def test_a_cancelled_turn_leaves_what_runs_in_the_background(tmp_path):
     go = tmp_path / "go"
     script = model(
         asks(bash(f"until [ -e {go} ]; do sleep 0.01; done; echo finished", background=True)),
-        asks(bash("exec sleep 600")),
-        "heard",
-    )
+        asks(bash("exec sleep 600")), "heard",
+    )  # fmt: skip
     async with rig(tmp_path, script, mode="auto") as r:
         turn = r.editor.begin("go")
         await r.editor.wait_until(lambda: len(r.editor.lines("from_agent", "terminal/create")) == 2)

@@ -111,13 +111,12 @@ async def test_nothing_that_names_a_program_is_written_above(tmp_path: Path, kin
     attacks = "\n".join(
         f"({each}) 2>&1"
         for each in (
-            "echo evil > ../../.git/hooks/post-commit",
-            "git config core.fsmonitor evil; git config core.pager evil",
+            "echo evil > ../../.git/hooks/post-commit", "git config core.fsmonitor evil; git config core.pager evil",
             "echo /tmp > ../../.git/commondir; printf '[core]\\npager=evil' > ../../.git/config.worktree",
             "mv ../../.git/hooks ../../.git/old; mv ../../.git ../../git; rm -rf ../../.git/config",
             "echo /tmp > ../../.git/worktrees/tree/commondir; echo evil > ../../.vscode; echo evil > ../../other/b",
         )
-    )
+    )  # fmt: skip
     async with session(sub, attacks):
         pass
     assert {path: path.read_bytes() for path in before} == before

@@ -35,15 +35,9 @@ class Two:
 
 @asynccontextmanager
 async def two(
-    tmp_path,
-    first: Sequence[Reply | str],
-    second: Sequence[Reply | str],
-    *,
-    agent: str = "",
-    provider: str = "",
-    fallback: str = '"second/b"',
-    config: str = "",
-) -> AsyncIterator[Two]:
+    tmp_path, first: Sequence[Reply | str], second: Sequence[Reply | str], *, agent: str = "", provider: str = "",
+    fallback: str = '"second/b"', config: str = "",
+) -> AsyncIterator[Two]:  # fmt: skip
     home, project = tmp_path / "home", tmp_path / "project"
     home.mkdir()
     project.mkdir()

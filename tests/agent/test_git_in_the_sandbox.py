@@ -35,12 +35,11 @@ EVERYDAY = {
     "rebase": ("git switch -q -c r; git commit -q --allow-empty -m r; git rebase -q origin/dev", ""),
     "worktree": ("git worktree add -q -b w tree origin/dev; git -C tree config user.email w@w", "user.email=w@w"),
     "submodule": (
-        "git submodule --quiet add ../up.git sub; git submodule --quiet update --init",
-        "submodule.sub.active=true",
+        "git submodule --quiet add ../up.git sub; git submodule --quiet update --init", "submodule.sub.active=true",
     ),
     "clone": ("git clone -q ../up.git copied; git -C copied config user.name c; git -C copied log | grep x", ""),
     "init inside": ("git init -q inner; git -C inner remote add o ../x; git -C inner config user.name a", ""),
-}
+}  # fmt: skip
 
 
 def prepared(project: Path) -> None:

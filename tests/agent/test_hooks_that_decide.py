@@ -644,9 +644,8 @@ async def test_what_each_event_tells_is_as_it_was(tmp_path):
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=10,
-)
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=10,
+)  # fmt: skip
 
 
 @given(st.sampled_from(["PreToolUse", "PostToolUse", "Stop"]), st.integers(-300, 300), st.text(), st.text())

@@ -151,15 +151,14 @@ async def test_the_agent_says_what_it_reads_and_resolves(tmp_path):
 LOCATION = {"uri": "file:///p/a.py", "range": PLACE}
 ANSWERS: dict[str, Any] = {
     "_lsp/diagnostics": {"items": [{"uri": "file:///p/a.py", "diagnostics": [diagnostic("x", unknown=1)]}]},
-    "_lsp/hover": {"contents": {"kind": "markdown", "value": "`int`"}, "range": PLACE},
-    "_lsp/definition": [LOCATION],
+    "_lsp/hover": {"contents": {"kind": "markdown", "value": "`int`"}, "range": PLACE}, "_lsp/definition": [LOCATION],
     "_lsp/references": [LOCATION, LOCATION],
     "_lsp/documentSymbols": [
         {"name": "A", "kind": 5, "range": PLACE, "selectionRange": PLACE, "children": [{"name": "b", "kind": 6}]}
     ],
     "_lsp/workspaceSymbols": [{"name": "A", "kind": 5, "location": LOCATION, "containerName": "p"}],
     "_lsp/rename": {"changes": {"file:///p/a.py": [{"range": PLACE, "newText": "z"}]}},
-}
+}  # fmt: skip
 
 
 async def call_all(client: Client) -> dict[str, Any]:

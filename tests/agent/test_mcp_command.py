@@ -100,12 +100,9 @@ def test_a_file_that_cannot_be_edited_safely_is_refused():
 
 def test_tables_are_edited_however_they_are_written():
     for text in (
-        "",
-        "x = 1\n",
-        '[mcp.servers]\na = { url = "u" }\n',
-        '[mcp.servers.a]\nurl = "u" # b\n[x]\n[mcp.servers.c]\nurl = "v"\n',
-        'mcp.servers.a.url = "u"\n',
-    ):
+        "", "x = 1\n", '[mcp.servers]\na = { url = "u" }\n',
+        '[mcp.servers.a]\nurl = "u" # b\n[x]\n[mcp.servers.c]\nurl = "v"\n', 'mcp.servers.a.url = "u"\n',
+    ):  # fmt: skip
         made = with_server(text, "new", {"command": "c", "env": {"A": 'q"'}}, "f")
         assert tomllib.loads(made)["mcp"]["servers"]["new"] == {"command": "c", "env": {"A": 'q"'}}
         for line in text.splitlines():

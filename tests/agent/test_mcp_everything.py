@@ -25,10 +25,9 @@ def calls(*made: tuple[str, dict]) -> list:
 
 async def test_progress_is_shown_in_the_card_and_links_and_structured_content_reach_the_editor(tmp_path):
     script = calls(
-        ("trigger-long-running-operation", {"duration": 0.2, "steps": 2}),
-        ("get-resource-links", {"count": 2}),
+        ("trigger-long-running-operation", {"duration": 0.2, "steps": 2}), ("get-resource-links", {"count": 2}),
         ("get-structured-content", {"location": "Chicago"}),
-    )
+    )  # fmt: skip
     async with went(tmp_path, script, otherwise=allow_always, mcp_servers=[everything()]) as r:
         shown = [update for update in r.editor.updates[r.editor.session_id] if isinstance(update, acp.ToolCallUpdate)]
         assert any("1 of 2" in str(update.content) for update in shown)

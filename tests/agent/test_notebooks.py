@@ -247,11 +247,10 @@ async def test_several_edits_are_made_in_one_call_all_or_none(tmp_path):
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "other.txt").write_text("a")
     bad, done, file = await run(
-        tmp_path,
-        ("edit", {"path": "n.ipynb", "edits": [good, {"old_string": "y\n  total", "new_string": "z"}]}),
+        tmp_path, ("edit", {"path": "n.ipynb", "edits": [good, {"old_string": "y\n  total", "new_string": "z"}]}),
         ("edit", {"path": "n.ipynb", "edits": [good, {"old_string": "y\n", "new_string": "y = 1\n"}]}),
         ("edit", {"path": "other.txt", "old_string": "a", "new_string": "b", "cell": 1}),
-    )
+    )  # fmt: skip
     assert "Edit 2 of 2" in bad and "Its first line is at line 1 of cell 3" in bad
     assert "other.txt is no notebook, so it has no `cell`" in file
     assert "[cell 1, id intro" in done and "[cell 3, id fails" in done

@@ -24,10 +24,9 @@ async def test_an_address_that_is_none_is_text(tmp_path, uri, kind):
 async def test_a_folder_that_cannot_be_resolved_is_invalid_params(tmp_path, place, kind):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     folder = {
-        "a long name": f"/{'x' * 300}",
-        "a long path": "/tmp" + "/abcdefgh" * 1000,
+        "a long name": f"/{'x' * 300}", "a long path": "/tmp" + "/abcdefgh" * 1000,
         "a loop": str(tmp_path / "loop" / "below"),
-    }[kind]
+    }[kind]  # fmt: skip
     async with agent_rig(tmp_path) as on:
         params = {"cwd": str(on.project), "mcpServers": [], "additionalDirectories": []}
         params[place] = folder if place == "cwd" else [folder]

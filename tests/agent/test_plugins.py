@@ -422,13 +422,12 @@ def test_placeholders_are_put_in_once_and_others_stay(tmp_path, capsys):
 
 def test_hooks_of_a_plugin_that_are_not_understood_are_said(tmp_path):
     hooks = {
-        "Sometimes": [],
-        "Stop": [{"hooks": [{"type": "prompt", "prompt": "x"}]}, 3],
+        "Sometimes": [], "Stop": [{"hooks": [{"type": "prompt", "prompt": "x"}]}, 3],
         "PreToolUse": [
             {"matcher": "Bash", "hooks": [{"type": "command", "command": "a", "if": "Bash(git push:*)"}]},
             {"hooks": [{"type": "http", "url": "https://x/", "timeout": "long"}]},
         ],
-    }
+    }  # fmt: skip
     found = read(claude(tmp_path, **{"hooks/hooks.json": {"hooks": hooks}}))
     (hook,) = found.hooks
     assert (hook.matcher, hook.pattern, hook.name) == ("Bash", "git push *", "tools: PreToolUse 1")

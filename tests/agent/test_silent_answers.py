@@ -41,12 +41,11 @@ SILENT = {
     "no call of the Messages API": ("messages", messages("tool_use"), "announced and did not come (7 tokens"),
     "no block": ("messages", messages("end_turn"), "nothing in it (7 tokens"),
     "no output": (
-        "responses",
-        events({"type": "response.completed", "response": {"status": "completed", "output": []}}),
+        "responses", events({"type": "response.completed", "response": {"status": "completed", "output": []}}),
         "nothing in it",
     ),
     "a line of Ollama": ("ollama", RawAnswer(chunks=(b'{"message":{"content":""},"done":true}\n',)), "nothing in it"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SILENT)

@@ -204,10 +204,8 @@ async def test_a_path_that_changed_is_read_again(tmp_path, how):
     read = Call("read", {"path": "a.txt"})
     between = {
         "us": Call("edit", {"path": "a.txt", "old_string": "one", "new_string": "two"}),
-        "bash": bash("echo two > a.txt"),
-        "disk": Call("list_directory", {}),
-        "editor": Call("list_directory", {}),
-    }[how]
+        "bash": bash("echo two > a.txt"), "disk": Call("list_directory", {}), "editor": Call("list_directory", {}),
+    }[how]  # fmt: skip
     buffers: dict = {}
     script = [asks(read), asks(between), Answer(tool_calls=(read,), hang_before=True), "done"]
     async with rig(tmp_path, script, mode="auto", buffers=buffers) as r:

@@ -173,13 +173,9 @@ def test_claims_and_questions():
     ):  # fmt: skip
         assert ASKS.search(text), text
     for text in (
-        "Fix the parser.",
-        "In a.py, rename x to y",
-        "Go on",
-        "yes, please",
-        "Write a summary into notes.md",
+        "Fix the parser.", "In a.py, rename x to y", "Go on", "yes, please", "Write a summary into notes.md",
         "Put it in order.",
-    ):
+    ):  # fmt: skip
         assert WANTS.search(text) and not ASKS.search(text), text
     for text in ("Thank you!", "Die Tests laufen lassen", "Run the tests."):
         assert not WANTS.search(text), text

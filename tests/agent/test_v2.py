@@ -209,10 +209,8 @@ async def test_v2_init_7_it_may_be_repeated_until_something_else_is_asked(tmp_pa
 
 async def test_off_it_is_not_there(tmp_path: Path) -> None:
     async with (
-        place(tmp_path) as here,
-        in_memory(Opening(here.environ)) as (transport, _),
-        anyio.create_task_group() as tasks,
-    ):
+        place(tmp_path) as here, in_memory(Opening(here.environ)) as (transport, _), anyio.create_task_group() as tasks,
+    ):  # fmt: skip
         client = Client(transport)
         tasks.start_soon(client.run)
         assert (await client.initialize(2))["protocolVersion"] == 1
@@ -503,10 +501,8 @@ async def old_and_new(
     """A session that an editor has begun, and a client of v2 that has resumed it."""
     async with (
         served(tmp_path, script, config="[protocol]\nv2 = true\n") as here,
-        connected(here.url, here.token) as transport,
-        editor(here) as old,
-        anyio.create_task_group() as tasks,
-    ):
+        connected(here.url, here.token) as transport, editor(here) as old, anyio.create_task_group() as tasks,
+    ):  # fmt: skip
         client = Client(transport, answers)
         tasks.start_soon(client.run)
         assert (await client.initialize())["protocolVersion"] == 2

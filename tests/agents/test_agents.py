@@ -31,15 +31,12 @@ def of_npm(name: str, program: str) -> list[str]:
 
 AGENTS: dict[str, list[str]] = {
     "acp-coder": ["--profile", "acp-coder", "--", COMMAND],
-    "claude-agent-acp": of_npm("claude-agent-acp", "claude-agent-acp"),
-    "codex-acp": of_npm("codex-acp", "codex-acp"),
-    "codex-acp-2": of_npm("codex-acp-2", "codex-acp"),
-    "gemini-cli": of_npm("gemini-cli", "gemini"),
-    "opencode": of_npm("opencode", "opencode"),
-    "pi-acp": of_npm("pi-acp", "pi-acp"),
+    "claude-agent-acp": of_npm("claude-agent-acp", "claude-agent-acp"), "codex-acp": of_npm("codex-acp", "codex-acp"),
+    "codex-acp-2": of_npm("codex-acp-2", "codex-acp"), "gemini-cli": of_npm("gemini-cli", "gemini"),
+    "opencode": of_npm("opencode", "opencode"), "pi-acp": of_npm("pi-acp", "pi-acp"),
     "python-sdk": ["--", str(SDK / "venv/bin/python"), str(SDK / "source/examples/echo_agent.py")],
     "qwen-code": of_npm("qwen-code", "qwen"),
-}
+}  # fmt: skip
 """By the first column of the table: what stands behind `acp-coder conformance`."""
 UNSTEADY: dict[str, dict[str, str]] = {
     "codex-acp": {"TC-4": "A command that ends behind the turn stays `in_progress`, also a short one at times."},
@@ -63,11 +60,9 @@ def outcomes(name: str, *only: str) -> dict[str, str]:
     options = [word for id_ in only for word in ("--only", id_)]
     ran = subprocess.run(
         [COMMAND, "conformance", "--level", "must", "--report", "json", str(report), *options, *AGENTS[name]],
-        env={**os.environ, "PATH": f"{programs(name)}:{programs('node')}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
+        env={**os.environ, "PATH": f"{programs(name)}:{programs('node')}:{os.environ['PATH']}"}, capture_output=True,
+        text=True, timeout=SECONDS,
+    )  # fmt: skip
     assert ran.returncode in (0, 1), ran.stderr
     return {each["id"]: each["outcome"] for each in json.loads(report.read_text())["results"]}
 

@@ -291,11 +291,10 @@ async def test_failure_of_a_service_is_an_internal_error(caplog: pytest.LogCaptu
 
 
 OPTIONS = [
-    {"optionId": "1", "name": "no", "kind": "reject_once"},
-    {"optionId": "2", "name": "yes", "kind": "allow_once"},
+    {"optionId": "1", "name": "no", "kind": "reject_once"}, {"optionId": "2", "name": "yes", "kind": "allow_once"},
     {"optionId": "3", "name": "always", "kind": "allow_always"},
     {"optionId": "4", "name": "never", "kind": "reject_always"},
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("permissions", "outcome"), [
@@ -342,10 +341,9 @@ async def test_requests_are_served_concurrently() -> None:
     """[RPC-14]"""
     async with Pair(permissions=ready.never_answers, files=Files()) as (_, agent), anyio.create_task_group() as group:
         group.start_soon(
-            agent.connection.request,
-            "session/request_permission",
+            agent.connection.request, "session/request_permission",
             {"sessionId": "s", "toolCall": {"toolCallId": "t"}, "options": OPTIONS},
-        )
+        )  # fmt: skip
         await anyio.wait_all_tasks_blocked()
         with pytest.raises(PeerError):
             await agent.ask("fs/read_text_file", path="/no/such/file")

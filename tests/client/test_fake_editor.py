@@ -145,9 +145,8 @@ async def test_turn_that_still_runs_at_the_end_holds_nothing_up() -> None:
 
 async def test_permissions_and_elicitations_are_answered_by_the_script_and_kept() -> None:
     options = [
-        {"optionId": "y", "name": "yes", "kind": "allow_once"},
-        {"optionId": "n", "name": "no", "kind": "reject_once"},
-    ]
+        {"optionId": "y", "name": "yes", "kind": "allow_once"}, {"optionId": "n", "name": "no", "kind": "reject_once"},
+    ]  # fmt: skip
     async with opened(permissions=[ready.reject_once, ready.cancelled]) as (editor, agent):
         agent.tell(call("tool_call", "pending"))
         outcomes = [

@@ -172,9 +172,8 @@ async def test_joined_for_a_shell_the_quoting_is_lost(tmp_path: Path) -> None:
     script.write_text('echo "a  b"; pwd\n', encoding="utf-8")
     for join in (False, True):
         async with (
-            scripted_agent() as (agent, transport),
-            AcpClient(transport, terminals=Terminals(join_for_shell=join)),
-        ):
+            scripted_agent() as (agent, transport), AcpClient(transport, terminals=Terminals(join_for_shell=join)),
+        ):  # fmt: skip
             assert (await run(agent, "sh", "-c", "echo X; echo Y"))["output"] == ("\nY\n" if join else "X\nY\n")
             line = "echo one line"
             if join:

@@ -112,12 +112,8 @@ def test_variables_and_flags_are_taken_as_what_their_key_wants(sources: Sources)
     sources.environ["ACP_CODER_MAX_TOOL_ITERATIONS"] = "42"
     sources.environ["OPENAI_BASE_URL"] = "http://localhost:1/v1"
     sources.flags.update({
-        "tools.bash.timeout": "2.5",
-        "tools.bash.editor_terminal": "false",
-        "limits.list_page": "7",
-        "providers.local.images": "true",
-        "agent.model": "42",
-        "providers.local.headers.X-Y": "1",
+        "tools.bash.timeout": "2.5", "tools.bash.editor_terminal": "false", "limits.list_page": "7",
+        "providers.local.images": "true", "agent.model": "42", "providers.local.headers.X-Y": "1",
     })  # fmt: skip
     settings = sources.load().settings
     assert settings.agent.max_tool_iterations == 42

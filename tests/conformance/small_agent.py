@@ -22,9 +22,8 @@ STATE = Path(os.environ["HOME"]) / "small-agent"
 MODES = ["code", "ask"]
 COMMANDS = [{"name": "help", "description": "Say what there is"}]
 OPTIONS = [
-    {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
-    {"optionId": "no", "name": "No", "kind": "reject_once"},
-]
+    {"optionId": "yes", "name": "Yes", "kind": "allow_once"}, {"optionId": "no", "name": "No", "kind": "reject_once"},
+]  # fmt: skip
 PROBLEM, UNKNOWN, BAD, INVALID, NOT_FOUND = -32603, -32601, -32600, -32602, -32002
 
 
@@ -133,9 +132,8 @@ class Small:
                     message.get("id")
                     if isinstance(message, dict) and isinstance(message.get("id"), (str, int))
                     else None,
-                    BAD,
-                    "no request",
-                )
+                    BAD, "no request",
+                )  # fmt: skip
             return
         method, id_ = message.get("method"), message.get("id")
         if "method" not in message and ("result" in message or "error" in message):
@@ -242,18 +240,16 @@ class Small:
         if fault("AUTH-1"):
             methods.append({"id": "key", "name": "Key"})
         capabilities = {
-            "loadSession": True,
-            "promptCapabilities": {"image": True, "embeddedContext": True},
+            "loadSession": True, "promptCapabilities": {"image": True, "embeddedContext": True},
             "mcpCapabilities": {"http": True},
             "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}},
-        }
+        }  # fmt: skip
         if fault("no capabilities"):
             return {"protocolVersion": 1}
         answered = {
             "protocolVersion": 2 if fault("INIT-2") and version == 1 else 1,
-            "agentCapabilities": [] if fault("INIT-1") else capabilities,
-            "authMethods": methods,
-        }
+            "agentCapabilities": [] if fault("INIT-1") else capabilities, "authMethods": methods,
+        }  # fmt: skip
         if not fault("INIT-6"):
             answered["agentInfo"] = {"name": "small", "version": "1"}
         return answered
@@ -603,10 +599,9 @@ class Small:
         )
         kind = {"shell": "execute", "read": "read", "write": "edit"}.get(name, "other")
         shown = {
-            "toolCallId": id_,
-            "title": "" if fault("TC-1") else f"{name} {arguments}"[:80],
+            "toolCallId": id_, "title": "" if fault("TC-1") else f"{name} {arguments}"[:80],
             "kind": "magic" if fault("TC-2") else kind,
-        }
+        }  # fmt: skip
         if name in ("read", "write") and not fault("TC-8"):
             shown["locations"] = [{"path": arguments["path"]}]
         self.update(session, "tool_call", **shown, status="pending")

@@ -149,9 +149,8 @@ class SmallV2(Small):  # type: ignore[misc]
         return {
             "protocolVersion": 1 if fault("V2-INIT-2") and asked == 99 else 2,
             "capabilities": {"session": session, **({"loadSession": {}} if fault("V2-INIT-10") else {})},
-            "authMethods": methods,
-            **({} if fault("V2-INIT-4") else {"info": {"name": "small", "version": "2"}}),
-        }
+            "authMethods": methods, **({} if fault("V2-INIT-4") else {"info": {"name": "small", "version": "2"}}),
+        }  # fmt: skip
 
     async def do_auth_login(self, params):
         if params["methodId"] != "key" and not fault("V2-AUTH-3"):

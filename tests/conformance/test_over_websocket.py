@@ -16,10 +16,9 @@ BRIDGE = [sys.executable, str(Path(__file__).with_name("over_websocket.py"))]
 CONFIG = "[server]\nnear = true\n[protocol]\nv2 = true\n"
 STDIO = {
     "INIT-10": "a WebSocket begins with `initialize`, or it is closed (1002)",
-    "END-1": "what ends, and with which status, is the bridge",
-    "END-3": "what gets the signal is the bridge",
+    "END-1": "what ends, and with which status, is the bridge", "END-3": "what gets the signal is the bridge",
     "V2-LIFE-1": "as END-1",
-}
+}  # fmt: skip
 """What is of stdio alone, and why."""
 
 

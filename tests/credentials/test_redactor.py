@@ -233,9 +233,8 @@ def test_values_are_redacted_all_the_way_down():
     same = {"a": [1, None, ("x", {"b": "text"})], "password": "string", "token": 12345678, "PWD": "/srv/a1b2-c3"}
     assert PLAIN.value(same) is same
     assert PLAIN.value({"password": "hunter22x", "n": [{token: token}]}) == {
-        "password": "[redacted: password]",
-        "n": [{"[redacted: GitHub token]": "[redacted: GitHub token]"}],
-    }
+        "password": "[redacted: password]", "n": [{"[redacted: GitHub token]": "[redacted: GitHub token]"}],
+    }  # fmt: skip
     deep: list[object] = [token]
     for _ in range(20_000):
         deep = [deep]

@@ -52,8 +52,7 @@ INSTEAD = {
 whole conformance kit, which `tests/conformance` runs."""
 
 SAYS = {
-    r"doctor": 'Ready: acp-coder prompt "What does this project do?"',
-    r"prompt --json .*": '"stopReason":"end_turn"',
+    r"doctor": 'Ready: acp-coder prompt "What does this project do?"', r"prompt --json .*": '"stopReason":"end_turn"',
     r"setup": "(ACP): ",
     r"setup codecompanion": 'adapters = { acp = { acp_coder = require("acp_coder_codecompanion") } }',
     r"setup \w+": "is written.", r"setup \w+ --undo": "is removed.", r"sessions list": "Fix the failing test",

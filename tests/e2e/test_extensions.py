@@ -45,9 +45,8 @@ def test_hooks_are_listed_without_their_variables_and_wrong_ones_named_with_file
     done = hooks(tmp_path, "list")
     assert done.returncode == 0
     assert done.stdout.splitlines()[:2] == [
-        "file_changed: `make format`",
-        "PreToolUse `Bash` touching `git push *`: `no force`",
-    ]
+        "file_changed: `make format`", "PreToolUse `Bash` touching `git push *`: `no force`",
+    ]  # fmt: skip
     assert hooks(tmp_path, "list", config="").stdout.startswith("There are no hooks")
     done = hooks(tmp_path, "list", config='[[hooks.on]]\nevent = "Sometimes"\ncommand = "true"\n')
     assert done.returncode == 2 and "config.toml:1" in done.stderr and "Sometimes" in done.stderr

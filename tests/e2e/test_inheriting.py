@@ -91,9 +91,8 @@ async def test_an_interrupt_ends_a_program_in_a_terminal_whoever_started_the_age
     stop = {"keys": ["C-c"], "risk": "low", "mutation": False, "privesc": False, "why": "To go on"}
     script = model(
         asks(bash("echo $$ >pid; exec sleep 600", terminal=True)),
-        lambda runs: asks(Call("send_keys", {"target": runs[0], **stop})),
-        "done",
-    )
+        lambda runs: asks(Call("send_keys", {"target": runs[0], **stop})), "done",
+    )  # fmt: skip
     more = {"ACP_CODER_MODE": "auto"}
     async with spawned(tmp_path, script, command=command, terminal=False, environ=more) as (editor, _):
         with anyio.fail_after(SECONDS):
@@ -106,9 +105,8 @@ async def test_an_agent_that_shall_ignore_a_hang_up_goes_on(tmp_path: Path, comm
     hang_up = "for each in HUP QUIT USR1 TSTP ALRM; do kill -s $each $PPID; done; sleep 1; echo still here"
     more = {"ACP_CODER_MODE": "auto"}
     async with spawned(tmp_path, [asks(bash(hang_up)), "done"], command=command, terminal=False, environ=more) as (
-        editor,
-        _,
-    ):
+        editor, _,
+    ):  # fmt: skip
         assert (await editor.prompt("go")).stop_reason == "end_turn"
         assert editor.tool_call().raw_output["stdout"] == "still here\n" and editor.process is not None
         os.kill(editor.process.pid, signal.SIGTERM)

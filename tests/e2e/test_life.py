@@ -249,9 +249,8 @@ def test_a_closed_stdout_ends_an_idle_process(tmp_path):
 async def test_logs_go_to_a_file_and_stderr_and_hold_no_key(tmp_path):
     secret = "sk-test-0123456789abcdef"
     async with spawned(tmp_path, ["ok"], environ={"ACP_CODER_LOG_LEVEL": "debug", "OPENAI_API_KEY": secret}) as (
-        editor,
-        _,
-    ):
+        editor, _,
+    ):  # fmt: skip
         await editor.send_line(b'{"not": "a message", "key": "%s"}' % secret.encode())
         await editor.prompt(f"my key is {secret}")
         await editor.process.end()

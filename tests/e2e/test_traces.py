@@ -53,10 +53,9 @@ async def test_a_turn_its_model_calls_and_its_tools_are_one_trace_that_goes_on_f
         environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": url}
         async with spawned(tmp_path, script, environ=environ, otherwise=allow_once) as (editor, _):
             params = {
-                "sessionId": editor.session_id,
-                "prompt": [{"type": "text", "text": "secret-prompt"}],
+                "sessionId": editor.session_id, "prompt": [{"type": "text", "text": "secret-prompt"}],
                 "_meta": {"traceparent": f"00-{TRACE}-{PARENT}-01"},
-            }
+            }  # fmt: skip
             await editor.request("session/prompt", params)
             session = editor.session_id
         by_name = {span.name: span for span in spans}

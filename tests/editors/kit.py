@@ -64,10 +64,9 @@ SETTINGS: dict[str, Any] = {
 def agent_settings(home: Path, model: FakeModel, **environment: str) -> dict[str, Any]:
     """The extension's settings: this repository's agent against `model`, with nothing of the user who runs it."""
     return {
-        "acpCoder.command": COMMAND,
-        "acpCoder.arguments": [],
+        "acpCoder.command": COMMAND, "acpCoder.arguments": [],
         "acpCoder.environment": environ(home, model.base_url, **environment),
-    }
+    }  # fmt: skip
 
 
 def packaged() -> Path:
@@ -139,14 +138,9 @@ class VsCode:
 
 @asynccontextmanager
 async def working(
-    code: VsCode,
-    tmp_path: Path,
-    script: Script = (),
-    *,
-    files: dict[str, str] | None = None,
-    settings: dict[str, Any] | None = None,
-    **environment: str,
-) -> AsyncIterator[tuple[Window, FakeModel]]:
+    code: VsCode, tmp_path: Path, script: Script = (), *, files: dict[str, str] | None = None,
+    settings: dict[str, Any] | None = None, **environment: str,
+) -> AsyncIterator[tuple[Window, FakeModel]]:  # fmt: skip
     """A window on `tmp_path/project`, which holds `files`, whose agent's model follows the script.
 
     `settings` are VS Code's, `environment` is the agent's.

@@ -33,10 +33,9 @@ threading.Thread(target=copy, args=(wire.makefile("rb"), sys.stdout.buffer), dae
 copy(sys.stdin.buffer, wire.makefile("wb"))
 """
 INITIALIZED = {
-    "protocolVersion": 1,
-    "agentInfo": {"name": "raw", "version": "1"},
+    "protocolVersion": 1, "agentInfo": {"name": "raw", "version": "1"},
     "agentCapabilities": {"promptCapabilities": {"embeddedContext": True}},
-}
+}  # fmt: skip
 OPTIONS = [
     {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
     {"optionId": "no", "name": "Refuse", "kind": "reject_once"},

@@ -84,15 +84,9 @@ class SdkClient:
         Path(path).write_text(content, encoding="utf-8")
 
     async def create_terminal(
-        self,
-        session_id: str,
-        command: str,
-        args: list[str] | None = None,
-        env: list[schema.EnvVariable] | None = None,
-        cwd: str | None = None,
-        output_byte_limit: int | None = None,
-        **_: Any,
-    ) -> schema.CreateTerminalResponse:
+        self, session_id: str, command: str, args: list[str] | None = None, env: list[schema.EnvVariable] | None = None,
+        cwd: str | None = None, output_byte_limit: int | None = None, **_: Any,
+    ) -> schema.CreateTerminalResponse:  # fmt: skip
         self.commands.append([command, *(args or [])])
         done = await anyio.run_process(
             self.commands[-1], cwd=cwd, env={variable.name: variable.value for variable in env or []} or None,

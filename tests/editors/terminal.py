@@ -125,14 +125,9 @@ def agents_below(folder: Path) -> set[int]:
 
 @asynccontextmanager
 async def editing(
-    tmp_path: Path,
-    editor: str,
-    script: Script,
-    *arguments: str,
-    files: Mapping[str, str],
-    setup: str | None = None,
+    tmp_path: Path, editor: str, script: Script, *arguments: str, files: Mapping[str, str], setup: str | None = None,
     config: Callable[[Path], None] = lambda home: None,
-) -> AsyncIterator[Pane]:
+) -> AsyncIterator[Pane]:  # fmt: skip
     """`editor` with `arguments` in a project with `files`, set up by `acp-coder setup`."""
     home, project = tmp_path / "home", tmp_path / "project"
     home.mkdir()

@@ -23,8 +23,7 @@ SDK = EXTENSION / "node_modules" / "@agentclientprotocol" / "sdk" / "dist" / "v1
 ACPX = NODE_MODULES / ".bin" / "acpx"
 WORK = [
     Answer(
-        thought="I look first.",
-        text=("Look", "ing. "),
+        thought="I look first.", text=("Look", "ing. "),
         tool_calls=(
             Call("read", {"path": "a.txt"}),
             Call("edit", {"path": "a.txt", "old_string": "unsaved", "new_string": "changed"}),
@@ -32,7 +31,7 @@ WORK = [
         ),
     ),
     Answer(text=("All ", "done.")),
-]
+]  # fmt: skip
 SILENT = Answer(text=("One", " two"), hang_after=1)
 """Says one delta and no more."""
 

@@ -86,9 +86,8 @@ def results(model: FakeModel) -> list[str]:
 async def test_toad_shows_the_diff_and_what_is_allowed_is_done(tmp_path):
     script = [
         Answer(text="I look first.", tool_calls=(Call("read", {"path": "app.py"}), EDIT)),
-        Answer(tool_calls=(bash("cat app.py; echo 'it''s' > seen.txt"), NEW)),
-        "The answer is 42 now.",
-    ]
+        Answer(tool_calls=(bash("cat app.py; echo 'it''s' > seen.txt"), NEW)), "The answer is 42 now.",
+    ]  # fmt: skip
     async with toad(tmp_path, script) as pane:
         await ask(pane, "make it answer 42")
         seen = await pane.until(lambda text: "Approval request" in text and "return 42" in text)
@@ -254,9 +253,8 @@ async def test_marimo_shows_the_change_and_what_is_allowed_is_on_disk(tmp_path):
     edit = Call("edit", {"path": "app.py", "old_string": "number = 1", "new_string": "number = 42"})
     script = [
         Answer(text="I look first.", tool_calls=(Call("read", {"path": "app.py"}), edit)),
-        Answer(tool_calls=(NEW, bash("cat app.py new/folder/made.txt > seen.txt"))),
-        "The number is 42 now.",
-    ]
+        Answer(tool_calls=(NEW, bash("cat app.py new/folder/made.txt > seen.txt"))), "The number is 42 now.",
+    ]  # fmt: skip
     async with marimo(tmp_path, script) as notebook:
         await notebook.ask("make it 42")
         await notebook.says("Permission Request")

@@ -19,9 +19,8 @@ EDIT = Call(
 )
 WORK = (
     Answer(text="I look first.", tool_calls=(Call("read", {"path": "app.py"}), EDIT)),
-    Answer(tool_calls=(Call("bash", {"command": "cat app.py"}),)),
-    Answer(text="The answer is 42 now."),
-)
+    Answer(tool_calls=(Call("bash", {"command": "cat app.py"}),)), Answer(text="The answer is 42 now."),
+)  # fmt: skip
 HANGS = (Answer(text=("Thinking", " on"), hang_after=1),)
 
 
@@ -252,10 +251,9 @@ def quiet_emacs(home: Path) -> None:
 
 
 HOW = {
-    "helix": (Helix, "hx", ("app.py",)),
-    "neovim": (Neovim, "nvim", ("app.py",)),
+    "helix": (Helix, "hx", ("app.py",)), "neovim": (Neovim, "nvim", ("app.py",)),
     "emacs": (Emacs, "emacs", ("-nw", "app.py")),
-}
+}  # fmt: skip
 
 
 @asynccontextmanager

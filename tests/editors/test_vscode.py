@@ -31,10 +31,9 @@ async def tool_rows(window: Window) -> list[Row]:
 
 async def test_the_views_are_there_and_an_answer_streams_into_the_chat_with_its_thought_plan_and_usage(code, tmp_path):
     steps = [
-        {"content": "Look", "status": "completed"},
-        {"content": "Change", "status": "in_progress", "priority": "high"},
+        {"content": "Look", "status": "completed"}, {"content": "Change", "status": "in_progress", "priority": "high"},
         {"content": "Check"},
-    ]
+    ]  # fmt: skip
     script = [
         Answer(thought="It is a greeting.", tool_calls=(Call("plan", {"entries": steps}),)),
         Answer(
@@ -75,9 +74,8 @@ async def test_a_running_call_spins_at_its_line_and_becomes_a_tick_that_fades(co
         Answer(
             tool_calls=(Call("held_edit", {"path": "a.txt", "old_string": "line 9\n", "new_string": "line nine\n"}),)
         ),
-        "Changed.",
-        "Nothing to do.",
-    ]
+        "Changed.", "Nothing to do.",
+    ]  # fmt: skip
     settings = {"acpCoder.inlineStatus.fadeAfter": 600, "acpCoder.permissions.openDiffs": False}
     environment = held(tmp_path / "package")
     async with working(code, tmp_path, script, files={"a.txt": LINES}, settings=settings, **environment) as (window, _):
@@ -120,9 +118,8 @@ async def test_a_running_call_spins_at_its_line_and_becomes_a_tick_that_fades(co
         await window.eventually(window.lenses, lambda texts: texts == [reading, editing, "Show diff"])
         rows = await window.eventually(lambda: tool_rows(window), lambda rows: all("~" not in row.icon for row in rows))
         assert [(row.label, row.icon, row.description[0]) for row in rows[1:]] == [
-            (reading, "eye", "✓"),
-            (editing, "edit", "✓"),
-        ]
+            (reading, "eye", "✓"), (editing, "edit", "✓"),
+        ]  # fmt: skip
         assert all(re.fullmatch(r"✓ \d+\.\d s", row.description) for row in rows[1:])
         await is_idle(window)
         assert await chat.cards() == [Card(reading, "completed"), Card(editing, "completed")]
@@ -158,9 +155,8 @@ async def test_calls_of_a_sub_agent_stand_below_their_parents_and_a_click_leads_
     script = [
         Answer(tool_calls=(Call("delegate", {"title": "look around", "prompt": "Look at b.txt"}),)),
         Answer(tool_calls=(Call("read", {"path": "b.txt", "offset": 20}), Call("bash", {"command": "echo seen"}))),
-        "It has 40 lines.",
-        "Looked.",
-    ]
+        "It has 40 lines.", "Looked.",
+    ]  # fmt: skip
     async with working(code, tmp_path, script, files={"b.txt": LINES}, ACP_CODER_MODE="auto") as (window, _):
         chat = Chat(window)
         await chat.open()

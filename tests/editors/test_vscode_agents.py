@@ -174,9 +174,8 @@ async def test_the_other_folders_of_a_workspace_are_the_agents_too(code, tmp_pat
     script = [Answer(tool_calls=(Call("read", {"path": str(folders[1] / "b.txt")}),)), "Read."]
     settings = {"acpCoder.trace.wire": True}
     async with (
-        FakeModel(script) as model,
-        code.window(workspace, {**agent_settings(tmp_path, model), **settings}) as window,
-    ):
+        FakeModel(script) as model, code.window(workspace, {**agent_settings(tmp_path, model), **settings}) as window,
+    ):  # fmt: skip
         chat = Chat(window)
         await chat.open()
 
@@ -230,10 +229,9 @@ async def test_the_problems_of_the_editors_language_servers_reach_the_model(code
 
 async def test_the_editors_typescript_server_finds_and_renames_for_the_agent(code, tmp_path):
     files = {
-        "a.ts": "export function old(): number {\n  return 1;\n}\n",
-        "b.ts": 'import { old } from "./a";\nold();\n',
+        "a.ts": "export function old(): number {\n  return 1;\n}\n", "b.ts": 'import { old } from "./a";\nold();\n',
         "tsconfig.json": '{ "compilerOptions": { "strict": true } }\n',
-    }
+    }  # fmt: skip
     calls = (
         Call("references", {"path": "a.ts", "symbol": "old"}),
         Call("rename", {"path": "a.ts", "symbol": "old", "new_name": "fresh"}),

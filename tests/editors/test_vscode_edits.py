@@ -131,9 +131,8 @@ async def test_a_question_is_asked_by_a_notification_where_the_chat_is_not_seen(
 async def test_an_edit_in_a_dirty_buffer_leaves_the_file_alone_and_one_undo_takes_only_it_back(code, tmp_path):
     script = [Answer(tool_calls=(Call("read", {"path": "a.txt"}),)), Answer(tool_calls=(CHANGE,)), "Done."]  # fmt: skip
     async with working(code, tmp_path, script, files={"a.txt": TEXT}, settings=STEADY, ACP_CODER_MODE="auto") as (
-        window,
-        model,
-    ):
+        window, model,
+    ):  # fmt: skip
         file = tmp_path / "project" / "a.txt"
         chat = Chat(window)
         await window.open_file(file)
@@ -159,9 +158,8 @@ async def test_an_edit_in_a_dirty_buffer_leaves_the_file_alone_and_one_undo_take
 async def test_an_edit_of_a_clean_file_is_saved_and_undone_like_the_persons_own(code, tmp_path):
     script = changing(CHANGE, Call("write", {"path": "made/new.txt", "content": "made\n"}))
     async with working(code, tmp_path, script, files={"a.txt": TEXT}, settings=STEADY, ACP_CODER_MODE="auto") as (
-        window,
-        _,
-    ):
+        window, _,
+    ):  # fmt: skip
         file: Path = tmp_path / "project" / "a.txt"
         chat = Chat(window)
         await window.open_file(file)

@@ -45,9 +45,8 @@ def test_gross_is_rounded_to_cents():
 CHECK = "python3 -c 'from prices import *; print(gross([Decimal(\"9.99\")]))'"
 STEPS = [
     {"content": "Find where totals are made", "status": "completed"},
-    {"content": "Round them to cents", "status": "in_progress"},
-    {"content": "Check", "status": "pending"},
-]
+    {"content": "Round them to cents", "status": "in_progress"}, {"content": "Check", "status": "pending"},
+]  # fmt: skip
 SCRIPT = [
     Answer(
         thought="The receipt prints more digits than a user wants to see.", text="I look at how totals are made.",

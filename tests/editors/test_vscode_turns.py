@@ -68,9 +68,8 @@ async def test_a_command_runs_in_a_real_terminal_and_its_text_stays(code, tmp_pa
 
 async def test_a_stop_ends_the_command_and_the_next_prompt_works(code, tmp_path):
     script = [
-        Answer(tool_calls=(Call("bash", {"command": WAIT}), Call("bash", {"command": "echo never"}))),
-        "Still here.",
-    ]
+        Answer(tool_calls=(Call("bash", {"command": WAIT}), Call("bash", {"command": "echo never"}))), "Still here.",
+    ]  # fmt: skip
     async with working(code, tmp_path, script, **AUTO) as (window, model):
         chat = Chat(window)
         await chat.open()
@@ -129,9 +128,8 @@ async def test_prompts_that_are_sent_meanwhile_follow_in_order_and_a_stop_gives_
 async def test_a_reload_brings_the_session_back_with_its_calls_and_its_context(code, tmp_path):
     script = [
         Answer(thought="Look.", tool_calls=(Call("read", {"path": "a.txt"}), Call("bash", {"command": "false"}))),
-        "First **answer**.",
-        "Second answer.",
-    ]
+        "First **answer**.", "Second answer.",
+    ]  # fmt: skip
     async with working(code, tmp_path, script, files={"a.txt": TEXT}, **AUTO) as (window, model):
         chat = Chat(window)
         await window.open_file(tmp_path / "project" / "a.txt")
@@ -147,10 +145,9 @@ async def test_a_reload_brings_the_session_back_with_its_calls_and_its_context(c
         assert await chat.prompts() == ["Read it"]
         assert await chat.cards() == cards
         assert await window.eventually(lambda: window.rows("Tool Calls"), len) == [
-            Row("Prompt 1", "2 calls", "", 1, True),
-            Row("Read a.txt", "✓", "eye", 2, None),
+            Row("Prompt 1", "2 calls", "", 1, True), Row("Read a.txt", "✓", "eye", 2, None),
             Row("false", "✗", "terminal", 2, None),
-        ]
+        ]  # fmt: skip
         await window.eventually(window.status_bar, lambda items: "Agent" in items)
         await window.open_file(tmp_path / "project" / "a.txt")
         assert (await window.decorations(), await window.gutter_marks(), await window.lenses()) == ([], 0, [])

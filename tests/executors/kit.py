@@ -83,16 +83,9 @@ class Stage:
 
 @asynccontextmanager
 async def stage(
-    backend: str,
-    tmp_path: Path,
-    *,
-    offer: Offer | None = None,
-    timeout: float = 5.0,
-    hides: Any = None,
-    folders: Sequence[Path] = (),
-    bound: float = BOUND,
-    **editor_options: Any,
-) -> AsyncIterator[Stage]:
+    backend: str, tmp_path: Path, *, offer: Offer | None = None, timeout: float = 5.0, hides: Any = None,
+    folders: Sequence[Path] = (), bound: float = BOUND, **editor_options: Any,
+) -> AsyncIterator[Stage]:  # fmt: skip
     """An executor of the kind `backend`; everything is bounded, closed and killed at the end."""
     folder, scripts = tmp_path / "work", tmp_path / "scripts"
     folder.mkdir(exist_ok=True)

@@ -382,9 +382,8 @@ async def test_ripgreps_answer_is_understood(tree: Path, stub: Stub) -> None:
     stub(rf"""printf '%s\0%s\n' "{tree}/a b:1:c.py" '12:x: "y"' "{tree}/d" '3:end\r'""")
     found = await grep("needle", tree)
     assert [(match.path, match.line, match.text) for match in found.matches] == [
-        (tree / "a b:1:c.py", 12, 'x: "y"'),
-        (tree / "d", 3, r"end\r"),
-    ]
+        (tree / "a b:1:c.py", 12, 'x: "y"'), (tree / "d", 3, r"end\r"),
+    ]  # fmt: skip
 
 
 async def test_what_is_not_where_it_was_found_is_not_given(tree: Path, stub: Stub) -> None:

@@ -133,10 +133,9 @@ async def test_globs_are_those_of_gitignore(tree: Path, host: Host) -> None:
     for glob, expected in rows.items():
         assert sorted(names(await grep("needle", tree, host, glob=glob), tree)) == expected, glob
     paths = {
-        "deep/": ["src/deep"],
-        "c.py/": [],
+        "deep/": ["src/deep"], "c.py/": [],
         "src/deep/*": [f"src/deep/{n}" for n in "build d.py drop.log keep.log".split()],
-    }
+    }  # fmt: skip
     paths |= {"ü*": ["ü b.md"], "*.rs": [], ".git": [], "config": [], "link*": []}
     for glob, expected in paths.items():
         assert sorted(names(await find(glob, tree, host), tree)) == expected, glob

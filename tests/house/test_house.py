@@ -202,11 +202,9 @@ def test_git_is_started_through_one_door():
 ELSEWHERE = {
     "acp_agent/executors/start.py": "it gets a shell that begins with `as_before`, or what is `behind` one",
     "acp_agent/executors/far/side.py": "on a host, where no limit is raised",
-    "acp_agent/client/terminals.py": "not the agent's process",
-    "acp_agent/commands/demo.py": "not the agent's process",
-    "acp_agent/setup/helix.py": "not the agent's process",
-    "acp_agent/conformance": "not the agent's process",
-}
+    "acp_agent/client/terminals.py": "not the agent's process", "acp_agent/commands/demo.py": "not the agent's process",
+    "acp_agent/setup/helix.py": "not the agent's process", "acp_agent/conformance": "not the agent's process",
+}  # fmt: skip
 
 
 def test_what_we_start_gets_the_limit_of_descriptors_that_it_would_have_got():

@@ -74,13 +74,11 @@ def test_two_agents_at_a_time_are_noticed(tmp_path: Path) -> None:
 def test_what_changed_decides_which_tiers_run() -> None:
     tiers = runpy.run_path(str(ROOT / "scripts/affected.py"))["tiers"]
     for changed, wanted in (
-        ([], []),
-        (["README.md"], ["check"]),
-        (["acp_agent/loop/session.py", "docs/undo.md"], ["check", "test"]),
+        ([], []), (["README.md"], ["check"]), (["acp_agent/loop/session.py", "docs/undo.md"], ["check", "test"]),
         (["acp_agent/executors/far/side.py"], ["check", "test", "test-system"]),
         (["acp_agent/protocol/v2/dialect.py"], ["check", "test", "test-v2", "test-conformance"]),
         (["tests/models/kit.py", "tests/system/undo/test_killed.py"], ["check", "test-system", "test-models"]),
-    ):
+    ):  # fmt: skip
         assert tiers(changed) == wanted, changed
     order = runpy.run_path(str(ROOT / "scripts/affected.py"))["ORDER"]
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")

@@ -45,24 +45,20 @@ def scripted(path: Path, answers: Sequence[Answer]) -> ScriptedProvider:
     """The same answers, from a file."""
     script = [
         {
-            "text": answer.text,
-            "thought": answer.thought,
+            "text": answer.text, "thought": answer.thought,
             "tool_calls": [{"name": call.name, "arguments": call.arguments} for call in answer.tool_calls],
-            "usage": answer.usage,
-            **({} if answer.finish == "auto" else {"finish": answer.finish}),
+            "usage": answer.usage, **({} if answer.finish == "auto" else {"finish": answer.finish}),
         }
         for answer in answers
-    ]
+    ]  # fmt: skip
     path.write_bytes(msgspec.json.encode(script))
     return ScriptedProvider(llm.ProviderOptions(name="script", script=str(path)))
 
 
 async def collect(
-    provider: llm.Provider,
-    messages: Sequence[llm.Message] = (USER,),
-    tools: Sequence[llm.ToolDefinition] = (),
+    provider: llm.Provider, messages: Sequence[llm.Message] = (USER,), tools: Sequence[llm.ToolDefinition] = (),
     settings: llm.ModelSettings = SETTINGS,
-) -> list[llm.ModelEvent]:
+) -> list[llm.ModelEvent]:  # fmt: skip
     return [event async for event in provider.stream(messages, tools, settings)]
 
 
@@ -101,9 +97,8 @@ def calls(events: Sequence[llm.ModelEvent]) -> list[llm.ToolUse]:
 
 
 TOOL_SENT: dict[str, Any] = {
-    "type": "function",
-    "function": {"name": "read", "description": "Reads a file.", "parameters": TOOL.parameters},
-}
+    "type": "function", "function": {"name": "read", "description": "Reads a file.", "parameters": TOOL.parameters},
+}  # fmt: skip
 """`TOOL` in the APIs that are like OpenAI's."""
 
 

@@ -345,10 +345,9 @@ async def test_a_server_that_wants_its_thoughts_back_gets_them() -> None:
         return Answer(text="ok")
 
     history = (
-        USER,
-        llm.AssistantMessage(thought="hm", tool_calls=(llm.ToolUse("x", "a", "{}"),)),
+        USER, llm.AssistantMessage(thought="hm", tool_calls=(llm.ToolUse("x", "a", "{}"),)),
         llm.ToolMessage("x", "a", ()),
-    )
+    )  # fmt: skip
     async with connected("chat", script) as (provider, model):
         assert texts(await collect(provider, history)) == ["ok"]
         assert model.requests[1].body["messages"][1]["reasoning_content"] == "hm"
@@ -385,10 +384,9 @@ def test_a_whole_request() -> None:
     messages = (
         llm.UserMessage((llm.TextPart("a"), llm.TextPart("b"))),
         llm.AssistantMessage(thought="hm", tool_calls=(llm.ToolUse("x", "read", '{"path":"a"}'),)),
-        llm.ToolMessage("x", "read", (llm.TextPart("content"),)),
-        llm.AssistantMessage("Done."),
+        llm.ToolMessage("x", "read", (llm.TextPart("content"),)), llm.AssistantMessage("Done."),
         llm.UserMessage((llm.TextPart("listen"), llm.AudioPart("audio/mpeg", "AAAA"))),
-    )
+    )  # fmt: skip
     settings = llm.ModelSettings("m", system="Be brief.", thought_level="low", max_output_tokens=9, cache_key="k")
     made = {"id": "x", "type": "function", "function": {"name": "read", "arguments": '{"path":"a"}'}}
     sound = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "mp3"}}
@@ -422,13 +420,12 @@ def test_thinking_is_set_as_the_server_takes_it(thinking: str, level: Any, field
 PLAIN = {"reasoning_effort": "low", "stream_options": {"include_usage": True}}
 LOCAL = {**PLAIN, "chat_template_kwargs": {"enable_thinking": True}}
 OF_ROWS: dict[str, dict[str, Any]] = {
-    "deepseek": {"thinking": {"type": "enabled"}, "stream_options": {"include_usage": True}},
-    "mistral": {},
+    "deepseek": {"thinking": {"type": "enabled"}, "stream_options": {"include_usage": True}}, "mistral": {},
     "moonshot": {"stream_options": {"include_usage": True}},
     "openrouter": {"reasoning": {"effort": "low"}, "stream_options": {"include_usage": True}},
     "qwen": {"enable_thinking": True, "stream_options": {"include_usage": True}},
     "zai": {"thinking": {"type": "enabled"}, "stream_options": {"include_usage": True}},
-}
+}  # fmt: skip
 """What a known server is sent besides the conversation, where it differs from `PLAIN`."""
 
 
@@ -468,10 +465,9 @@ def test_what_gemini_signs_a_call_with_goes_back_to_it_alone() -> None:
     finished = events[-1]
     assert isinstance(finished, llm.Finished)
     history = (
-        USER,
-        llm.AssistantMessage(tool_calls=tuple(calls(events)), opaque=finished.opaque),
+        USER, llm.AssistantMessage(tool_calls=tuple(calls(events)), opaque=finished.opaque),
         llm.ToolMessage("x", "read", ()),
-    )
+    )  # fmt: skip
     for origin, kept in (("google", {"extra_content": extra}), ("elsewhere", {})):
         sent = body(history, Dialect(origin=origin))["messages"][1]["tool_calls"][0]
         assert {key: sent[key] for key in sent if key not in ("id", "type", "function")} == kept

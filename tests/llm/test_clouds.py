@@ -31,15 +31,14 @@ HISTORY = (
         (llm.TextPart("look"), llm.ImagePart("image/png", "iVBORw0="), llm.DocumentPart("JVBERi0=", "a_b/c.pdf"))
     ),
     llm.AssistantMessage(
-        "Looking.",
-        (llm.ToolUse("c1", "read", '{"path": "a"}'),),
+        "Looking.", (llm.ToolUse("c1", "read", '{"path": "a"}'),),
         opaque=(
             {"type": "thinking", "thinking": "hm", "signature": "sig_1", "after": (0, 0), "_from": CLAUDE},
             {"type": "redacted_thinking", "data": "c2VhbGVk", "after": (0, 0), "_from": CLAUDE},
         ),
     ),
     llm.ToolMessage("c1", "read", (llm.TextPart("content"), llm.ImagePart("image/jpeg", "iVBORw0="))),
-)
+)  # fmt: skip
 POINT = {"cachePoint": {"type": "default"}}
 
 
@@ -267,9 +266,8 @@ async def test_claude_and_the_others_have_doors_of_their_own(token: None) -> Non
         second = await collect(provider, settings=llm.ModelSettings("google/gemini-2.5-pro"))
         await provider.aclose()
     assert [event for event in first if isinstance(event, (llm.ThoughtDelta, llm.TextDelta))] == [
-        llm.ThoughtDelta("hm"),
-        llm.TextDelta("one"),
-    ]
+        llm.ThoughtDelta("hm"), llm.TextDelta("one"),
+    ]  # fmt: skip
     assert llm.TextDelta("two") in second
     claude, gemini = model.requests
     below = "/v1/projects/p/locations/global"
@@ -277,9 +275,8 @@ async def test_claude_and_the_others_have_doors_of_their_own(token: None) -> Non
     assert claude.body["anthropic_version"] == "vertex-2023-10-16" and "model" not in claude.body
     assert "cache_control" in str(claude.body["system"])
     assert (gemini.path, gemini.body["model"]) == (
-        f"{below}/endpoints/openapi/chat/completions",
-        "google/gemini-2.5-pro",
-    )
+        f"{below}/endpoints/openapi/chat/completions", "google/gemini-2.5-pro",
+    )  # fmt: skip
     assert {request.headers["authorization"] for request in model.requests} == {"Bearer ya29.x"}
 
 

@@ -225,10 +225,9 @@ async def test_images_of_tools_reach_the_model(api: Api) -> None:
 @over_http
 async def test_calls_and_results_keep_their_ids(api: Api) -> None:
     messages = (
-        USER,
-        llm.AssistantMessage(text="Looking.", tool_calls=(llm.ToolUse("c1", "read", '{"path":"a"}'),)),
+        USER, llm.AssistantMessage(text="Looking.", tool_calls=(llm.ToolUse("c1", "read", '{"path":"a"}'),)),
         llm.ToolMessage("c1", "read", (llm.TextPart("content"),)),
-    )
+    )  # fmt: skip
     items = conversation(api, await sent(api, messages=messages))
     if api == "chat":
         assert items[1]["content"] == "Looking." and items[1]["tool_calls"][0]["id"] == items[2]["tool_call_id"] == "c1"

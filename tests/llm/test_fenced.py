@@ -34,8 +34,7 @@ def read(text: str, pieces: int = 1, *, tools=NAMES, complete: bool = True):
 
 
 CASES = [
-    ("Hello.\n", "Hello.\n", []),
-    ("```bash\nls -la\n```\n", "", [("bash", {"command": "ls -la"})]),
+    ("Hello.\n", "Hello.\n", []), ("```bash\nls -la\n```\n", "", [("bash", {"command": "ls -la"})]),
     ("I look.\n```bash\nls\n```\nthen\n", "I look.\nthen\n", [("bash", {"command": "ls"})]),
     ("```bash\nfor f in *; do\n  echo $f\ndone\n```", "", [("bash", {"command": "for f in *; do\n  echo $f\ndone"})]),
     ("```scrape\n{\"url\": \"https://a.b\", \"select\": \"h1\"}\n```\n", "",
@@ -50,10 +49,8 @@ CASES = [
     ("```python\nprint(1)\n```\n", "```python\nprint(1)\n```\n", []),
     ("```\n```bash\nls\n```\n", "```\n```bash\nls\n```\n", []),
     ("````markdown\n```bash\nls\n```\n````\n", "````markdown\n```bash\nls\n```\n````\n", []),
-    ("say ```bash inline\n", "say ```bash inline\n", []),
-    ("`a` and ``b``\n", "`a` and ``b``\n", []),
-    ("```bash ls\n", "```bash ls\n", []),
-    ("```bash\r\nls\r\n```\r\n", "", [("bash", {"command": "ls\r"})]),
+    ("say ```bash inline\n", "say ```bash inline\n", []), ("`a` and ``b``\n", "`a` and ``b``\n", []),
+    ("```bash ls\n", "```bash ls\n", []), ("```bash\r\nls\r\n```\r\n", "", [("bash", {"command": "ls\r"})]),
 ]  # fmt: skip
 
 

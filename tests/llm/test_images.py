@@ -48,8 +48,7 @@ def test_whole_ones_go_with_the_type_that_they_have(data: bytes, mime: str) -> N
     (b"\x89PNG\r\n\x1a\n" + b"0" * 20, "broken"), (jpeg()[:-3], "cut off"), (jpeg()[:4] + b"\xff\xd9", "broken"),
     (GIF[:-1], "cut off"), (WEBP[:-3], "cut off"), (b"<svg xmlns='x'/>", "models take PNG, JPEG, GIF and WebP"),
     (b"II*\0\1\0", "models take"), (b"BM" + b"\0" * 60, "models take"), (png(8001, 1), "8001 by 1 pixels"),
-    (png(0, 4), "empty"),
-    (b"\x89PNG\r\n\x1a\n" + png()[8:33] + png()[-12:], "no pixels"),
+    (png(0, 4), "empty"), (b"\x89PNG\r\n\x1a\n" + png()[8:33] + png()[-12:], "no pixels"),
 ])  # fmt: skip
 def test_others_are_words_that_say_why(data: bytes, words: str) -> None:
     found = usable(part(data))

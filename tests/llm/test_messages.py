@@ -84,10 +84,9 @@ def called(*opaque: dict[str, Any], said: str = "") -> llm.AssistantMessage:
 async def test_a_whole_request() -> None:
     messages = (
         llm.UserMessage((llm.TextPart("look"), llm.ImagePart("image/png", "AAAA"), llm.DocumentPart("JVBE", "a.pdf"))),
-        called(thought("claude-opus-5"), said="Looking."),
-        llm.ToolMessage("call_1_0", "read", ()),
+        called(thought("claude-opus-5"), said="Looking."), llm.ToolMessage("call_1_0", "read", ()),
         llm.UserMessage((llm.TextPart("and?"), llm.ImagePart("image/bmp", "AAAA"), llm.TextPart(" "))),
-    )
+    )  # fmt: skip
     asked = llm.ModelSettings("claude-opus-5", "Be brief.", "low", max_output_tokens=9000)
     mark = {"cache_control": {"type": "ephemeral"}}
     async with connected("messages", ["ok"]) as (provider, model):
@@ -101,22 +100,17 @@ async def test_a_whole_request() -> None:
         "output_config": {"effort": "low"}, "tools": [tool, tool | mark], "system": [text_block("Be brief.") | mark],
         "messages": [
             turn(
-                "user",
-                text_block("look"),
+                "user", text_block("look"),
                 {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
                 {"type": "document", "source": source, "title": "a.pdf"} | mark,
             ),
             turn(
-                "assistant",
-                {"type": "thinking", "thinking": "hm", "signature": "sig_1"},
-                text_block("Looking."),
+                "assistant", {"type": "thinking", "thinking": "hm", "signature": "sig_1"}, text_block("Looking."),
                 {"type": "tool_use", "id": "call_1_0", "name": "read", "input": {}},
             ),
             turn(
-                "user",
-                {"type": "tool_result", "tool_use_id": "call_1_0", "content": [text_block("(no output)")]},
-                text_block("and?"),
-                text_block("[image/bmp was left out: this API does not accept it.]") | mark,
+                "user", {"type": "tool_result", "tool_use_id": "call_1_0", "content": [text_block("(no output)")]},
+                text_block("and?"), text_block("[image/bmp was left out: this API does not accept it.]") | mark,
             ),
         ],
     }  # fmt: skip
@@ -184,9 +178,8 @@ USES = st.lists(
     st.builds(
         llm.ToolUse, IDS, st.sampled_from(["read", "no such tool!", ""]), st.sampled_from(["", "{}", "[1]", '{"a'])
     ),
-    max_size=3,
-    unique_by=lambda use: use.id,
-)
+    max_size=3, unique_by=lambda use: use.id,
+)  # fmt: skip
 MESSAGES = st.lists(
     st.one_of(
         st.builds(llm.UserMessage, st.lists(PARTS, max_size=3).map(tuple)),
@@ -200,9 +193,8 @@ MESSAGES = st.lists(
 @given(
     messages=MESSAGES,
     model=st.sampled_from(["claude-opus-5", "claude-opus-4-8", "claude-sonnet-4-5", "claude-opus-5-5", "kimi-k2"]),
-    level=st.sampled_from([None, "off", "low", "high"]),
-    most=st.sampled_from([None, 100, 2000]),
-)
+    level=st.sampled_from([None, "off", "low", "high"]), most=st.sampled_from([None, 100, 2000]),
+)  # fmt: skip
 @settings(max_examples=examples(200))
 def test_no_history_makes_a_refused_request(messages: list[llm.Message], model: str, level: Any, most: int | None):
     asked = llm.ModelSettings(model, "Be brief.", level, max_output_tokens=most)

@@ -345,9 +345,8 @@ def test_what_differs_between_two_runs_is_alike(one: str, two: str) -> None:
 async def test_ids_in_an_answer_are_those_of_this_run(tmp_path: Path) -> None:
     then, now = "9f0c6d1e-0000-4000-8000-123456789abc", "00000000-1111-4222-8333-444444444444"
     answer: list[llm.ModelEvent] = [
-        llm.ToolUse("1", "read_overflow", json.dumps({"id": then})),
-        llm.Finished("tool_calls"),
-    ]
+        llm.ToolUse("1", "read_overflow", json.dumps({"id": then})), llm.Finished("tool_calls"),
+    ]  # fmt: skip
     path = await recorded(tmp_path, ([user(f"the rest is {then}")], answer))
     call = (await collect(player(path), [user(f"the rest is {now}")]))[0]
     assert isinstance(call, llm.ToolUse)

@@ -33,8 +33,7 @@ async def test_a_whole_request() -> None:
             "model": "gpt-5", "instructions": "Be brief.",
             "input": [
                 turn(
-                    "user",
-                    text_block("hi", "input_text"),
+                    "user", text_block("hi", "input_text"),
                     text_block("[Audio (audio/wav) was left out: this API does not accept audio.]", "input_text"),
                 ),
                 {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "zzz"},
@@ -88,9 +87,8 @@ async def test_a_server_that_does_not_stream() -> None:
     output = [
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "zzz", "status": None},
         {"type": "message", **turn("assistant", text_block("Hello", "output_text"), "odd")},
-        {"type": "function_call", "call_id": "", "name": "read", "arguments": {"path": "a"}},
-        "odd",
-    ]
+        {"type": "function_call", "call_id": "", "name": "read", "arguments": {"path": "a"}}, "odd",
+    ]  # fmt: skip
     usage = {"input_tokens": 7, "output_tokens": "many", "input_tokens_details": None}
     whole = json.dumps({"object": "response", "status": "completed", "output": output, "usage": usage}).encode()
     async with connected("responses", [RawAnswer((whole,), content_type="application/json")]) as (provider, _):

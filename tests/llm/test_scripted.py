@@ -34,9 +34,8 @@ async def test_the_answer_is_the_one_that_follows_the_assistants_messages_so_far
 
 async def test_it_has_one_model_says_when_it_is_past_its_end_and_needs_its_script(tmp_path: Path) -> None:
     assert await collect(provider(tmp_path, "[]")) == [
-        TextDelta("The script is used up: it has 0 answers."),
-        Finished("stop"),
-    ]
+        TextDelta("The script is used up: it has 0 answers."), Finished("stop"),
+    ]  # fmt: skip
     assert await provider(tmp_path, "[]").models() == [ModelInfo("scripted")]
     with pytest.raises(ConfigError, match="cannot be read"):
         ScriptedProvider(ProviderOptions(name="demo", script=str(tmp_path / "nothing.json")))

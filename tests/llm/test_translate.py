@@ -79,9 +79,7 @@ ODD_HISTORY = (
     UserMessage((TextPart("look \ud800"), IMAGE, PAPER, SOUND)),
     AssistantMessage(
         tool_calls=(
-            ToolUse(ODD, "read file!", '{"path": '),
-            ToolUse("b", "", "[1]"),
-            ToolUse("c", "x" * 100, " "),
+            ToolUse(ODD, "read file!", '{"path": '), ToolUse("b", "", "[1]"), ToolUse("c", "x" * 100, " "),
             ToolUse("d", "y", "[" * 5000),
         ),
         thought="hm",

@@ -92,8 +92,7 @@ FRIENDS = {
     "another tool before words": '```json\n{"name": "deploy", "arguments": {"to": "prod"}}\n```\nThat deploys.\n',
     "more than a call": '{"name": "deploy", "arguments": {"to": "prod"}, "version": 1}\n',
     "two blocks": '```json\n{"name": "x", "arguments": {}}\n```\n\n```json\n{"name": "y", "arguments": {}}\n```\n',
-    "no arguments": '{"name": "deploy", "arguments": "none"}\n',
-    "a person": '{"name": "Ada", "age": 36}\n',
+    "no arguments": '{"name": "deploy", "arguments": "none"}\n', "a person": '{"name": "Ada", "age": 36}\n',
     "package.json": '```json\n{"name": "bash", "version": "1.0.0", "arguments": {"command": "ls"}}\n```\n',
     "missing argument": 'It is\n{"name": "write", "arguments": {"path": "a"}}\n',
     "unknown argument": 'It is\n{"name": "bash", "arguments": {"cmd": "ls"}}\n',
@@ -117,7 +116,7 @@ FRIENDS = {
     "a text block": '```text\nbash(command="ls")\n```\n',
     "broken": '{"name": "bash", "arguments": {"command": "ls"\n\nwell\n',
     "code": "Look:\n\n```js\nconst a = {\n}\n```\n{braces}\n[brackets]\n",
-}
+}  # fmt: skip
 
 
 WHOLE = {

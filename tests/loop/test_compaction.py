@@ -127,10 +127,9 @@ def test_dropping_begins_at_a_prompt_where_whole_turns_fit() -> None:
 
 @settings(max_examples=examples(200))
 @given(
-    sizes=st.lists(st.tuples(st.sampled_from("uart"), st.integers(0, 400)), max_size=40),
-    room=st.integers(0, 5000),
+    sizes=st.lists(st.tuples(st.sampled_from("uart"), st.integers(0, 400)), max_size=40), room=st.integers(0, 5000),
     keep=st.integers(0, 5),
-)
+)  # fmt: skip
 def test_whatever_is_left_out_a_model_accepts_the_rest(sizes: list[tuple[str, int]], room: int, keep: int) -> None:
     messages = history_of(sizes)
     kept, dropped = drop_oldest(messages, room)
@@ -284,9 +283,8 @@ async def test_huge_arguments_of_the_last_round_are_shortened_last() -> None:
 @settings(max_examples=examples(150))
 @given(
     sizes=st.lists(st.tuples(st.sampled_from("uart"), st.integers(0, 3000)), min_size=1, max_size=30),
-    most=st.integers(0, 20_000),
-    summary=st.sampled_from(["", "SUMMARY", "s" * 5000, None]),
-)
+    most=st.integers(0, 20_000), summary=st.sampled_from(["", "SUMMARY", "s" * 5000, None]),
+)  # fmt: skip
 def test_whatever_is_made_of_a_history_is_valid_and_has_the_last_prompt(sizes, most: int, summary: str | None) -> None:
     messages = history_of(sizes, user("the very first prompt"))
 

@@ -45,13 +45,11 @@ MANY = [entry("bash", core=True), entry("read", core=True)] + [
     entry(f"mcp_{name}", description)
     for name, description in {
         "github_create_issue": "Open a new issue in a repository",
-        "github_list_issues": "List the issues of a repository",
-        "slack_post": "Post a message in a channel",
-        "calendar_add": "Add an event to the calendar",
-        "weather": "The weather forecast of a city",
+        "github_list_issues": "List the issues of a repository", "slack_post": "Post a message in a channel",
+        "calendar_add": "Add an event to the calendar", "weather": "The weather forecast of a city",
         "jira_ticket": "Create a ticket",
     }.items()
-]
+]  # fmt: skip
 
 
 # --- what is offered ---------------------------------------------------------------------------------------------
@@ -353,8 +351,7 @@ def test_words_are_compared_by_their_stems(query, best):
 
 SIMPLE = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 NESTED = {
-    "type": "object",
-    "required": ["a", "b", "c", "d", "e"],
+    "type": "object", "required": ["a", "b", "c", "d", "e"],
     "properties": {
         "a": {"type": "array", "items": {"type": "object", "properties": {"x": {"type": "object", "properties": {
             "y": {"enum": [str(n) for n in range(12)]}}}}}},

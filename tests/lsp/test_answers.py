@@ -84,12 +84,11 @@ JSON = st.recursive(
                 "range start end line character message uri targetUri contents value language name kind location "
                 "children changes documentChanges edits textDocument newText severity code source".split()
             ),
-            inner,
-            max_size=6,
+            inner, max_size=6,
         )
     ),
     max_leaves=20,
-)
+)  # fmt: skip
 
 
 @given(JSON)

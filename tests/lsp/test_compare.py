@@ -13,8 +13,7 @@ def at(line: int, message: str = "bad", severity: int = 1, code: str = "E") -> D
 
 
 TABLE = [
-    ("nothing before", [], [at(0)], "a", "b", [0]),
-    ("warnings are no errors", [], [at(0, severity=2)], "a", "b", []),
+    ("nothing before", [], [at(0)], "a", "b", [0]), ("warnings are no errors", [], [at(0, severity=2)], "a", "b", []),
     ("a warning that becomes an error", [at(0, severity=2)], [at(0)], "a", "b", [0]),
     ("the same", [at(1)], [at(1)], "a\nb", "a\nb", []),
     ("moved down by lines above", [at(0)], [at(2)], "a", "x\ny\na", []),
@@ -35,7 +34,7 @@ TABLE = [
     ("carriage returns", [at(1)], [at(2)], "a\r\nb\r\n", "x\r\na\r\nb\r\n", []),
     ("form feeds are no line ends", [at(1)], [at(2)], "a\fb\nc", "x\na\fb\nc", []),
     ("from an empty text", [], [at(0), at(0, "b")], "", "a", [0, 0]),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

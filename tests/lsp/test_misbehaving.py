@@ -17,8 +17,7 @@ async def edit(kit: Kit, before: str, after: str, name: str = "a.raw"):
 
 
 @pytest.mark.parametrize("faults", [
-    (), ("versionless",), ("parts",), ("stale",), ("pull",), ("pull", "busy"), ("commands",),
-    ("commands", "refusing"),
+    (), ("versionless",), ("parts",), ("stale",), ("pull",), ("pull", "busy"), ("commands",), ("commands", "refusing"),
 ])  # fmt: skip
 async def test_only_new_errors_are_told_however_the_server_gives_diagnostics(tmp_path: Path, faults: tuple[str, ...]):
     async with running(tmp_path, raw(*faults)) as kit:

@@ -108,12 +108,11 @@ class _Handler(BaseHTTPRequestHandler):
     def mcp(self, asked: dict[str, Any]) -> None:
         results: dict[str, Any] = {
             "initialize": {
-                "protocolVersion": "2025-06-18",
-                "capabilities": {"tools": {}},
+                "protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
                 "serverInfo": {"name": "locked", "version": "1"},
             },
             "tools/list": {"tools": [{"name": "open", "inputSchema": {"type": "object"}}]},
-        }
+        }  # fmt: skip
         if "id" not in asked:
             self.say(202)
         else:

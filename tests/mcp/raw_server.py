@@ -22,9 +22,8 @@ EMPTY = {"type": "object", "properties": {}}
 HALF = r'{"content": [{"type": "text", "text": "a\ud800b \ud83d\ude00 \\ud800"}]}'
 ODD = {
     "half": '{"jsonrpc": "2.0", "id": %s, "result": ' + HALF + "}",
-    "wrong": '{"jsonrpc": "2.0", "id": %s, "result": "ready"}',
-    "bare": '{"id": %s}',
-}
+    "wrong": '{"jsonrpc": "2.0", "id": %s, "result": "ready"}', "bare": '{"id": %s}',
+}  # fmt: skip
 """Answers to `odd`, which is not listed."""
 tools = [
     "echo", "mixed", "fails", "error", "huge", "slow", "grow", "die", "env", "flood", "roots", "structured", "ask",
@@ -62,13 +61,12 @@ def call(number: object, name: str, arguments: dict[str, object]) -> None:
             send({"id": number, "result": text(str(arguments.get("says") or json.dumps(arguments)))})
         case "mixed":
             content: list[dict[str, object]] = [
-                {"type": "text", "text": "\x1b[31mred\x1b[0m"},
-                {"type": "image", "data": PNG, "mimeType": "image/png"},
+                {"type": "text", "text": "\x1b[31mred\x1b[0m"}, {"type": "image", "data": PNG, "mimeType": "image/png"},
                 {"type": "audio", "data": PNG, "mimeType": "audio/wav"},
                 {"type": "resource", "resource": {"uri": "file:///a.txt", "text": "inside"}},
                 {"type": "resource", "resource": {"uri": "file:///a.bin", "blob": PNG, "mimeType": "x/y"}},
                 {"type": "resource_link", "uri": "file:///b.txt", "name": "b"},
-            ]
+            ]  # fmt: skip
             send({"id": number, "result": {"content": content}})
         case "fails":
             send({"id": number, "result": {**text(str(arguments.get("says", "it did not work"))), "isError": True}})

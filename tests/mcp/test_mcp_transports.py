@@ -90,10 +90,9 @@ class SmallServer:
         message = json.loads(body)
         if message["method"] == "initialize":
             result = {
-                "protocolVersion": message["params"]["protocolVersion"],
-                "capabilities": {"tools": {}},
+                "protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}},
                 "serverInfo": {"name": "small", "version": "1"},
-            }
+            }  # fmt: skip
             return self.result(message, result)
         if "id" not in message:
             return self.http(202)

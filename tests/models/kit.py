@@ -170,11 +170,9 @@ def litellm(folder: Path, server: Server) -> Iterator[str]:
     (folder / "litellm.yaml").write_text(json.dumps(config))
     port = free_port()
     environ = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(folder),
-        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "PATH": os.environ["PATH"], "HOME": str(folder), "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         "LITELLM_MASTER_KEY": KEY,
-    }
+    }  # fmt: skip
     command = [LITELLM, "--config", folder / "litellm.yaml", "--host", "127.0.0.1", "--port", port]
     log = folder / "litellm.log"
     with log.open("wb") as out, subprocess.Popen([*map(str, command)], stdout=out, stderr=out, env=environ) as process:

@@ -188,11 +188,10 @@ def _shown(number: int) -> list[dict]:
     """A round that the small model copies: the same question, a call, an answer."""
     call = {"id": f"c{number}", "type": "function", "function": {"name": "time", "arguments": "{}"}}
     return [
-        {"role": "user", "content": "What time is it?"},
-        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "user", "content": "What time is it?"}, {"role": "assistant", "content": "", "tool_calls": [call]},
         {"role": "tool", "tool_call_id": f"c{number}", "content": f"10:0{number}"},
         {"role": "assistant", "content": f"It is 10:0{number}."},
-    ]
+    ]  # fmt: skip
 
 
 async def test_whole_tool_rounds_with_calls_that_the_server_itself_parses_and_streams(tmp_path, with_tools):

@@ -131,9 +131,8 @@ def test_when_an_output_is_compressed(tool, tokens, exit_code, more, wanted) -> 
         st.sampled_from(["", "plain words", "the parser", "error: x", "FAILED y", "more plain words here " * 5]),
         max_size=150,
     ),
-    tool=st.sampled_from(["bash", "read", "grep", "fetch"]),
-    seed=st.integers(0, 1),
-)
+    tool=st.sampled_from(["bash", "read", "grep", "fetch"]), seed=st.integers(0, 1),
+)  # fmt: skip
 def test_no_line_of_an_error_or_of_the_goal_is_lost(lines: list[str], tool: str, seed: int) -> None:
     sections = sections_of("\n".join(lines))
     scores = [float(seed)] * len(sections.bounds)

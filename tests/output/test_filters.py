@@ -109,8 +109,7 @@ def test_a_rule_is_switched_off_by_its_name_and_the_length_of_a_diff_configured(
 
 
 BAD = {
-    'name = "a"': "it has no `match`",
-    'name = "a"\nmatch = { prefix = "x" }': "it has no `strategy`",
+    'name = "a"': "it has no `match`", 'name = "a"\nmatch = { prefix = "x" }': "it has no `strategy`",
     'match = { prefix = "x" }\nstrategy = { type = "dedup" }': "name",
     'name = "a"\nmatch = { prefix = "x", exact = "y" }\nstrategy = { type = "dedup" }': "exactly one",
     'name = "a"\nmatch = {}\nstrategy = { type = "dedup" }': "exactly one",
@@ -126,7 +125,7 @@ BAD = {
     'name = "a"\nmatch = { prefix = "x" }\nstrategy = { type = "group_by_rule", pattern = "[" }': "cannot be used",
     'name = "a"\nmatch = { prefix = "x" }\nstrategy = { type = "dedup" }\nstrategies = [{ type = "dedup" }]': "both",
     'name = "a"\nmatch = { prefix = "x" }\ncolour = 1\nstrategy = { type = "dedup" }': "colour",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("rule", BAD, ids=[str(number) for number in range(len(BAD))])

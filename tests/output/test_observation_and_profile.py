@@ -8,23 +8,21 @@ from acp_agent.output.profile import STREAM_CHARS, TEXT_CHARS, keeps, shortened,
 
 def observation(output: str, raw: str = "{}") -> Observation:
     return Observation(
-        schema="acp_coder.tool_observation.v1",
-        timestamp="2026-01-01T00:00:00Z",
+        schema="acp_coder.tool_observation.v1", timestamp="2026-01-01T00:00:00Z",
         session=ObservedSession("2026-01-01T00:00:00Z", 5, 3, 3),
         tool=ObservedTool("bash", "call_1", "echo ü", "/p", raw),
         result=ObservedResult("completed", 0, False, False, output),
-    )
+    )  # fmt: skip
 
 
 def test_the_envelope_has_every_field_with_output_and_arguments_cut_in_the_middle() -> None:
     seen = json.loads(observation_text(observation("hi"), output_chars=6000, raw_chars=2000))
     assert seen == {
-        "schema": "acp_coder.tool_observation.v1",
-        "timestamp": "2026-01-01T00:00:00Z",
+        "schema": "acp_coder.tool_observation.v1", "timestamp": "2026-01-01T00:00:00Z",
         "session": {"started_at": "2026-01-01T00:00:00Z", "steps": 5, "executed_commands": 3, "observations": 3},
         "tool": {"tool": "bash", "call_id": "call_1", "command": "echo ü", "workdir": "/p", "raw": "{}"},
         "result": {"status": "completed", "exit_code": 0, "timed_out": False, "interactive": False, "output": "hi"},
-    }
+    }  # fmt: skip
     seen = json.loads(observation_text(observation("a" * 9000 + "z", "b" * 9000), output_chars=6000, raw_chars=2000))
     assert 6000 <= len(seen["result"]["output"]) < 6060
     assert seen["result"]["output"].endswith("z")

@@ -45,8 +45,7 @@ ERRORS = [
 ]  # fmt: skip
 REAL = sorted({line for case in CASES for line in recorded(case).split("\n")[:60]})
 LINES = st.one_of(
-    st.sampled_from(REAL),
-    st.sampled_from(ERRORS),
+    st.sampled_from(REAL), st.sampled_from(ERRORS),
     st.sampled_from(
         [
             "", " ", "@@ -1,9 +1,9 @@", "diff --git a/x b/x", "+++ b/x", "+added", " ok", "=== RUN   TestX",

@@ -67,18 +67,15 @@ def test_strip_annotated_takes_the_lines_of_a_note_but_its_errors():
 @pytest.mark.parametrize(("passing", "failing", "summary"), [
     ("test tests::error_{} ... ok", "test tests::x ... FAILED", "test result: FAILED. 30 passed; 1 failed"),
     (
-        "        PASS [   0.005s] words tests::a_{}",
-        "        FAIL [   0.005s] words tests::b",
+        "        PASS [   0.005s] words tests::a_{}", "        FAIL [   0.005s] words tests::b",
         "     Summary [   0.051s] 31 tests run",
     ),
     (
-        "tests/a.py::test_error_{} PASSED    [ 12%]",
-        "tests/a.py::test_x FAILED    [ 12%]",
+        "tests/a.py::test_error_{} PASSED    [ 12%]", "tests/a.py::test_x FAILED    [ 12%]",
         "==== 1 failed, 30 passed in 0.07s ====",
     ),
     (
-        "[gw0] [ 12%] PASSED tests/a.py::test_{} ",
-        "[gw0] [ 12%] FAILED tests/a.py::test_x ",
+        "[gw0] [ 12%] PASSED tests/a.py::test_{} ", "[gw0] [ 12%] FAILED tests/a.py::test_x ",
         "==== 1 failed, 30 passed in 0.07s ====",
     ),
     ("--- PASS: TestError{} (0.00s)", "--- FAIL: TestX (0.00s)", "FAIL\texample.org/words\t0.005s"),

@@ -90,12 +90,9 @@ class Wire:
 
 @asynccontextmanager
 async def served(
-    handler: Table,
-    *,
-    capacity: int = MEMORY_CAPACITY,
-    coalesce: Coalesce | None = coalesce_updates,
+    handler: Table, *, capacity: int = MEMORY_CAPACITY, coalesce: Coalesce | None = coalesce_updates,
     write_now: Callable[[bytes], int] | None = None,
-) -> AsyncIterator[tuple[Connection, Wire]]:
+) -> AsyncIterator[tuple[Connection, Wire]]:  # fmt: skip
     """A connection that serves, and the raw other end of it."""
     ours, theirs = memory_pair(capacity)
     connection = Connection(ours, handler, peer=Peer(encode=encode), coalesce=coalesce, write_now=write_now)

@@ -14,11 +14,10 @@ from acp_agent.schema.decode import MalformedResult
 from tests.protocol.kit import Table, Wire, served
 
 EVERYTHING = acp.ClientCapabilities(
-    fs=acp.FileSystemCapabilities(read_text_file=True, write_text_file=True),
-    terminal=True,
+    fs=acp.FileSystemCapabilities(read_text_file=True, write_text_file=True), terminal=True,
     session=acp.ClientSessionCapabilities(compaction=acp.CompactionCapabilities(), notices=acp.NoticeCapabilities()),
     meta={"terminal_output": True},
-)
+)  # fmt: skip
 
 Call = Callable[[Client], Any]
 
@@ -43,11 +42,8 @@ async def answered(client: Client, wire: Wire, call: Call, answer: dict[str, Any
 CALLS: list[tuple[str, Call, dict[str, Any], Any, object]] = [
     ("fs/read_text_file", lambda c: c.read_text_file(Path("/f")), {"path": "/f"}, {"content": "x"}, "x"),
     (
-        "fs/read_text_file",
-        lambda c: c.read_text_file(Path("/f"), line=2, limit=3),
-        {"path": "/f", "line": 2, "limit": 3},
-        {"content": ""},
-        "",
+        "fs/read_text_file", lambda c: c.read_text_file(Path("/f"), line=2, limit=3),
+        {"path": "/f", "line": 2, "limit": 3}, {"content": ""}, "",
     ),
     ("fs/write_text_file", lambda c: c.write_text_file(Path("/f"), "x"), {"path": "/f", "content": "x"}, {}, None),
     ("fs/write_text_file", lambda c: c.write_text_file(Path("/f"), ""), {"path": "/f", "content": ""}, None, None),
@@ -57,8 +53,7 @@ CALLS: list[tuple[str, Call, dict[str, Any], Any, object]] = [
         {
             "command": "sh", "args": ["x"], "cwd": "/w", "env": [{"name": "A", "value": "b"}], "outputByteLimit": 9,
         },
-        {"terminalId": "t"},
-        "t",
+        {"terminalId": "t"}, "t",
     ),
     ("terminal/kill", lambda c: c.kill_terminal("t"), {"terminalId": "t"}, None, None),
     ("terminal/release", lambda c: c.release_terminal("t"), {"terminalId": "t"}, {}, None),
@@ -134,10 +129,9 @@ async def test_question_to_a_person_is_not_bounded_and_can_be_taken_back() -> No
             asked = await wire.receive()
             group.cancel_scope.cancel()
         assert asked["params"] == {
-            "sessionId": "s",
-            "toolCall": {"toolCallId": "t"},
+            "sessionId": "s", "toolCall": {"toolCallId": "t"},
             "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}],
-        }
+        }  # fmt: skip
         assert (await wire.receive())["method"] == "$/cancel_request"
 
 

@@ -33,9 +33,8 @@ def test_text_without_utf8_form_is_replaced_and_what_has_no_json_form_refused() 
     """[TR-7]"""
     message = json.loads(encode({"params": update(say("a\ud83db")), "\udc00": 2**70}).decode("utf-8"))
     assert message["params"]["update"] == {
-        "sessionUpdate": "agent_message_chunk",
-        "content": {"type": "text", "text": "a?b"},
-    }
+        "sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "a?b"},
+    }  # fmt: skip
     assert message["?"] == 2**70
     with pytest.raises(TypeError):
         encode(object())
@@ -43,10 +42,9 @@ def test_text_without_utf8_form_is_replaced_and_what_has_no_json_form_refused() 
 
 def test_adjacent_chunks_of_one_message_are_merged_with_what_belongs_to_both() -> None:
     merged = coalesce_updates(
-        "session/update",
-        update(say("a", message_id="m"), meta={"k": 1}),
+        "session/update", update(say("a", message_id="m"), meta={"k": 1}),
         update(say("b", message_id="m"), meta={"k": 1}),
-    )
+    )  # fmt: skip
     assert merged == update(say("ab", message_id="m"), meta={"k": 1})
     thought = acp.AgentThoughtChunk(content=acp.TextContent(text="t"))
     assert coalesce_updates("session/update", update(thought), update(thought)).update.content.text == "tt"

@@ -346,7 +346,6 @@ def test_outgoing_messages_are_single_lines_of_utf8() -> None:
     assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in lines)
     assert [json.loads(line) for line in lines] == [
         {"jsonrpc": "2.0", "id": 0, "method": "m", "params": {"a": "1\n2"}},
-        {"jsonrpc": "2.0", "method": "n", "params": ["\r\n"]},
-        {"jsonrpc": "2.0", "id": "x", "result": "é"},
+        {"jsonrpc": "2.0", "method": "n", "params": ["\r\n"]}, {"jsonrpc": "2.0", "id": "x", "result": "é"},
         {"jsonrpc": "2.0", "id": "y", "error": {"code": -32000, "message": "no\n", "data": {"why": "\n"}}},
-    ]
+    ]  # fmt: skip

@@ -15,14 +15,13 @@ from acp_agent.schema.decode import decode_params
 CAPTURED = Path(__file__).parents[1] / "captured"
 SWITCHES = ("reads_files", "writes_files", "terminals", "terminal_output", "forms", "plans")
 ALL = acp.ClientCapabilities(
-    fs=acp.FileSystemCapabilities(read_text_file=True, write_text_file=True),
-    terminal=True,
+    fs=acp.FileSystemCapabilities(read_text_file=True, write_text_file=True), terminal=True,
     elicitation=acp.ElicitationCapabilities(
         form=acp.ElicitationFormCapabilities(), url=acp.ElicitationUrlCapabilities()
     ),
     session=acp.ClientSessionCapabilities(compaction=acp.CompactionCapabilities(), notices=acp.NoticeCapabilities()),
     meta={"terminal_output": True},
-)
+)  # fmt: skip
 NOTHING = acp.ClientCapabilities()
 FILES = acp.ClientCapabilities(fs=acp.FileSystemCapabilities(read_text_file=True, write_text_file=True))
 

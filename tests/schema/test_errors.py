@@ -180,16 +180,14 @@ def test_wrong_items_kinds_and_options_are_skipped() -> None:
     value = decode_result("session/set_config_option", {"configOptions": [option, {"type": "dial"}]}, "agent")
     assert value.config_options == [
         acp.SessionConfigSelect(
-            id="i",
-            name="n",
-            current_value="v",
+            id="i", name="n", current_value="v",
             options=[
                 acp.SessionConfigSelectGroup(
                     group="g", name="G", options=[acp.SessionConfigSelectOption(value="v", name="n")]
                 )
             ],
         )
-    ]
+    ]  # fmt: skip
     params = {"mode": "form", "message": "m", "sessionId": "s", "requestedSchema": {"type": 5, "title": "T"}}
     assert decode_params("elicitation/create", params, "client").requested_schema == acp.ElicitationSchema(title="T")
 

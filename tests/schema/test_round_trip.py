@@ -165,8 +165,7 @@ def test_absent_null_and_given_stay_apart_in_patches() -> None:
     assert written(acp.SessionInfoUpdate()) == {"sessionUpdate": "session_info_update"}
     assert written(acp.SessionInfoUpdate(title=None))["title"] is None
     read = decode_params(
-        "session/update",
-        {"sessionId": "s", "update": {"sessionUpdate": "session_info_update", "title": None}},
+        "session/update", {"sessionId": "s", "update": {"sessionUpdate": "session_info_update", "title": None}},
         "client",
-    ).update
+    ).update  # fmt: skip
     assert read.title is None and read.updated_at is msgspec.UNSET

@@ -21,8 +21,7 @@ def plain(text: str) -> object:
 
 
 @pytest.mark.parametrize(("before", "after"), [
-    ("", {"agent_servers": {"acp-coder": VALUE}}),
-    ("{}", {"agent_servers": {"acp-coder": VALUE}}),
+    ("", {"agent_servers": {"acp-coder": VALUE}}), ("{}", {"agent_servers": {"acp-coder": VALUE}}),
     ('{"a": 1}', {"a": 1, "agent_servers": {"acp-coder": VALUE}}),
     ('{\n  // mine\n  "a": 1,\n}\n', {"a": 1, "agent_servers": {"acp-coder": VALUE}}),
     ('{\n  "a": 1 // "}" is no end\n}\n', {"a": 1, "agent_servers": {"acp-coder": VALUE}}),
@@ -75,9 +74,8 @@ def test_a_member_on_the_way_that_is_no_object_is_not_overwritten():
 names = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=6)
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | names,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
-    max_leaves=8,
-)
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3), max_leaves=8,
+)  # fmt: skip
 
 
 @given(st.dictionaries(names, values, max_size=4), st.lists(names, min_size=1, max_size=3), values, st.booleans())

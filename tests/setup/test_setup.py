@@ -19,14 +19,9 @@ ROOT = Path(__file__).parents[2]
 def run(home: Path, *arguments: str, answer: str = "") -> subprocess.CompletedProcess[str]:
     environ = {"HOME": str(home), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
     return subprocess.run(
-        [forked_command(), "setup", *arguments],
-        env=environ,
-        input=answer,
-        capture_output=True,
-        text=True,
-        timeout=30,
+        [forked_command(), "setup", *arguments], env=environ, input=answer, capture_output=True, text=True, timeout=30,
         check=False,
-    )
+    )  # fmt: skip
 
 
 def where(home: Path, name: str) -> Path:
@@ -58,12 +53,10 @@ def test_an_editor_is_set_up_and_taken_back_from_nothing(tmp_path, name):
 
 
 BEFORE = {
-    "zed": '{\n  // my theme\n  "theme": "Gruvbox",\n}\n',
-    "vscode": '{ "editor.fontSize": 13 }',
-    "jetbrains": '{"agent_servers": {"other": {"command": "/bin/other"}}}',
-    "emacs": "(setq inhibit-startup-screen t)",
+    "zed": '{\n  // my theme\n  "theme": "Gruvbox",\n}\n', "vscode": '{ "editor.fontSize": 13 }',
+    "jetbrains": '{"agent_servers": {"other": {"command": "/bin/other"}}}', "emacs": "(setq inhibit-startup-screen t)",
     "helix": '[[language]]\nname = "python"\nlanguage-servers = ["pylsp"] # mine\n',
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", list(BEFORE))

@@ -262,13 +262,9 @@ def outputs(store: SessionStore, config: ToolsConfig) -> Outputs:
 
 @asynccontextmanager
 async def bench(
-    tmp_path: Path,
-    *,
-    executor: Executor | None = None,
-    bash: BashConfig | None = None,
-    files: FilesConfig | None = None,
-    bound: float = BOUND,
-) -> AsyncIterator[Bench]:
+    tmp_path: Path, *, executor: Executor | None = None, bash: BashConfig | None = None,
+    files: FilesConfig | None = None, bound: float = BOUND,
+) -> AsyncIterator[Bench]:  # fmt: skip
     folder = tmp_path / "project"
     folder.mkdir(exist_ok=True)
     config = ToolsConfig(bash=bash or BashConfig(), files=files or FilesConfig())

@@ -77,10 +77,9 @@ async def test_no_tool_reads_what_is_hidden(tool: str, arguments: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("tool", "arguments"),
-    [call for call in CALLS if call[1].get("source") not in ("conf", "sub")],
+    ("tool", "arguments"), [call for call in CALLS if call[1].get("source") not in ("conf", "sub")],
     ids=lambda value: value if isinstance(value, str) else str(list(value.values())[:2]),
-)
+)  # fmt: skip
 async def test_the_gate_denies_it_too(tool: str, arguments: dict[str, Any], on: Bench) -> None:
     verdict = decide(on.access(tool, **arguments), on.ctx.roots, mode="code", may_change=True)
     assert isinstance(verdict, Deny)

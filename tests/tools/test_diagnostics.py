@@ -131,8 +131,7 @@ SAMPLES: list[tuple[Parser, str, list[Diagnostic]]] = [
     ]),
     (parse_ruff, "[]\n", []),
     (parse_mypy, MYPY_JSON, [
-        Diagnostic("error", "no", "a.py", 2, 10, "x"),
-        Diagnostic("info", "See this (a hint)", "a.py", 3, None),
+        Diagnostic("error", "no", "a.py", 2, 10, "x"), Diagnostic("info", "See this (a hint)", "a.py", 3, None),
         Diagnostic("error", "no", "bad.py", 3, 7, "syntax"),
     ]),
     (parse_mypy, MYPY_TEXT, [
@@ -402,11 +401,10 @@ async def test_errors_come_first_and_the_rest_is_counted(on: Bench) -> None:
 
 async def test_an_older_mypy_is_asked_again_for_text(on: Bench) -> None:
     pretend(
-        on,
-        ".venv/bin/mypy",
+        on, ".venv/bin/mypy",
         'case "$*" in *--output*) echo "mypy: error: unrecognized arguments: --output=json" >&2; exit 2;; esac\n'
         'echo "a.py:2:10: error: no  [assignment]"; exit 1',
-    )
+    )  # fmt: skip
     result = await on.call("diagnostics", kind="mypy")
     assert found(result) == [("error", "a.py", 2, 10, "assignment", "mypy")]
     assert not result.failed

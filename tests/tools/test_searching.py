@@ -61,9 +61,8 @@ async def test_find_path_gives_paths_relative_to_the_working_directory(on: Bench
     nothing = await on.call("find_path", pattern="*.rs")
     assert nothing.text == f"Nothing below . matches `*.rs`. {NOT_FOUND}"
     for word, told in (
-        ("none", "These are names of files: `grep` looks into them."),
-        ("*NEEDLE*", "it in src/a.py:2"),
-    ):
+        ("none", "These are names of files: `grep` looks into them."), ("*NEEDLE*", "it in src/a.py:2"),
+    ):  # fmt: skip
         assert told in (await on.call("find_path", pattern=word)).text
 
 

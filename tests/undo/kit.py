@@ -38,14 +38,9 @@ class Bench:
     """`close` it."""
 
     def __init__(
-        self,
-        folder: Path,
-        *,
-        limits: Limits | None = None,
-        quota: int = 0,
-        session_id: str | None = None,
+        self, folder: Path, *, limits: Limits | None = None, quota: int = 0, session_id: str | None = None,
         watching: bool = True,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """`session_id`: one that is in the store already. `watching`: whether the system tells what changes."""
         self.project = folder / "project"
         self.project.mkdir(parents=True, exist_ok=True)

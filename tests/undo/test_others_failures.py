@@ -267,11 +267,8 @@ def test_files_that_take_long_to_compare_are_one_hunk() -> None:
 
 
 @pytest.mark.parametrize(("ours", "theirs", "merged"), [
-    ("a\nX\nc\n", "a\nX\nc\n", "a\nX\nc\n"),
-    ("X\nb\nc\n", "a\nb\nY\n", "X\nb\nY\n"),
-    ("a\nX\nc\n", "a\nY\nc\n", None),
-    ("a\nX\nc\n", "a\nb\nc\n", "a\nX\nc\n"),
-    ("a\nb\nc\n", "a\nY\nc\n", "a\nY\nc\n"),
+    ("a\nX\nc\n", "a\nX\nc\n", "a\nX\nc\n"), ("X\nb\nc\n", "a\nb\nY\n", "X\nb\nY\n"), ("a\nX\nc\n", "a\nY\nc\n", None),
+    ("a\nX\nc\n", "a\nb\nc\n", "a\nX\nc\n"), ("a\nb\nc\n", "a\nY\nc\n", "a\nY\nc\n"),
     ("X\nb\nc\n", "X\nb\nY\n", "X\nb\nY\n"),
 ])  # fmt: skip
 def test_changes_of_two_are_merged_where_they_agree_or_are_apart(ours: str, theirs: str, merged: str | None) -> None:

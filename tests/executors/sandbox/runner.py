@@ -32,9 +32,8 @@ COPIES = " with copies"
 def sandboxes() -> dict[str, Sandbox]:
     config = SandboxConfig()
     both: dict[str, Sandbox] = {
-        "bubblewrap": bubblewrap.find(config),
-        "bubblewrap alone": bubblewrap.find(SandboxConfig(landlock=False)),
-    }
+        "bubblewrap": bubblewrap.find(config), "bubblewrap alone": bubblewrap.find(SandboxConfig(landlock=False)),
+    }  # fmt: skip
     copies = {f"{name}{COPIES}": sandbox for name, sandbox in both.items()}
     both["bubblewrap alone"] = replace(bubblewrap.find(SandboxConfig(landlock=False)), copies=False)  # Old kernels.
     return {**both, **copies, "landlock": landlock_alone.find(config)}

@@ -30,11 +30,10 @@ def calls(open_at: int, dup: int, write: int, execute: int) -> tuple[Call, ...]:
         Call(open_at, (-100, b"/no/such/file", 0, 0), "skip", "openat", skips=1),
         Call(write, (1, b"wrong\n", 6), "fail", "write"),
         Call(open_at, (-100, b"/etc/passwd", 0, 0), "skip", "openat", skips=1),
-        Call(dup, (Result(), 60, 0), "fail", "dup3"),
-        Call(write, (1, b"right\n", 6), "fail", "write"),
+        Call(dup, (Result(), 60, 0), "fail", "dup3"), Call(write, (1, b"right\n", 6), "fail", "write"),
         Call(execute, (b"/no/such/program", Stack(2), Stack(5)), "go on", "execve"),
         Call(execute, (b"/usr/bin/env", Stack(2), Stack(5)), "fail", "execve"),
-    )
+    )  # fmt: skip
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="its instructions are x86-64's")

@@ -28,12 +28,9 @@ BACKENDS = ("local", "editor")
 
 @asynccontextmanager
 async def confined_stage(
-    backend: str,
-    tmp_path: Path,
-    *,
-    change: Callable[[SandboxPolicy], SandboxPolicy] = lambda policy: policy,
+    backend: str, tmp_path: Path, *, change: Callable[[SandboxPolicy], SandboxPolicy] = lambda policy: policy,
     **rest: Any,
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[Stage]:  # fmt: skip
     needs_sandbox()
     tmp_path = tmp_path.resolve()
     state, files = tmp_path / "state", tmp_path / "files"

@@ -217,10 +217,9 @@ class LspEditor(LanguageClient):
     ) -> list[dict[str, Any]]:
         """The code actions as plain data: lsprotocol takes every one for a command."""
         params = types.CodeActionParams(
-            text_document=types.TextDocumentIdentifier(uri=uri),
-            range=where,
+            text_document=types.TextDocumentIdentifier(uri=uri), range=where,
             context=types.CodeActionContext(diagnostics=list(diagnostics), only=only),
-        )
+        )  # fmt: skip
         self._requests += 1
         name = f"plain-{self._requests}"
         answer = self.protocol.send_request(types.TEXT_DOCUMENT_CODE_ACTION, params, msg_id=name)
@@ -279,17 +278,10 @@ class LspEditor(LanguageClient):
 
 @asynccontextmanager
 async def lsp(
-    folder: Path,
-    script: Script = (),
-    *,
-    name: str = "neovim-0.12.4",
-    command: Sequence[str] = (),
-    options: Mapping[str, Any] | None = None,
-    change: Callable[[dict[str, Any]], None] | None = None,
-    started: bool = True,
-    process: bool = False,
-    **more: str,
-) -> AsyncIterator[tuple[LspEditor, FakeModel]]:
+    folder: Path, script: Script = (), *, name: str = "neovim-0.12.4", command: Sequence[str] = (),
+    options: Mapping[str, Any] | None = None, change: Callable[[dict[str, Any]], None] | None = None,
+    started: bool = True, process: bool = False, **more: str,
+) -> AsyncIterator[tuple[LspEditor, FakeModel]]:  # fmt: skip
     """An editor with `folder/project` open and the server behind it; with `started` after `initialize`.
 
     `process`: the server as the command that editors start, else in this process, with the same streams.
@@ -397,12 +389,9 @@ async def _here(editor: LspEditor, command: Sequence[str], env: dict[str, str]) 
 
 
 async def _initialize(
-    editor: LspEditor,
-    name: str,
-    project: Path,
-    options: Mapping[str, Any] | None,
+    editor: LspEditor, name: str, project: Path, options: Mapping[str, Any] | None,
     change: Callable[[dict[str, Any]], None] | None,
-) -> None:
+) -> None:  # fmt: skip
     params = captured(name)
     params["processId"] = os.getpid()
     params["rootPath"] = str(project)

@@ -151,9 +151,8 @@ async def test_the_passage_goes_along_as_the_agent_takes_it(tmp_path: Path):
         link = f"{file.as_uri()}#L1-L2"
         text = "one = '\U0001d518'\ntwo = 2"
         assert said[0] == [
-            {"type": "text", "text": "Why?"},
-            {"type": "resource", "resource": {"uri": link, "text": text}},
-        ]
+            {"type": "text", "text": "Why?"}, {"type": "resource", "resource": {"uri": link, "text": text}},
+        ]  # fmt: skip
         assert said[1][0]["text"] == f"Fix this problem at [a.py:1-2]({link}): one is odd (lint)"
         assert said[2][1]["resource"]["text"] == buffer.text and said[3][1]["resource"]["text"] == text
 

@@ -124,10 +124,9 @@ async def test_the_agent_works_in_the_first_folder_and_others_are_named(
     def folders(params: dict[str, Any]) -> None:
         params["rootUri"] = None
         params["workspaceFolders"] = [
-            {"uri": "untitled:x", "name": "x"},
-            {"uri": two.as_uri(), "name": "2"},
+            {"uri": "untitled:x", "name": "x"}, {"uri": two.as_uri(), "name": "2"},
             {"uri": (tmp_path / "project").as_uri(), "name": "1"},
-        ]
+        ]  # fmt: skip
 
     async with raw_lsp(tmp_path, change=folders) as (editor, agent):
         await editor.execute("acpCoder.prompt", "x")

@@ -169,11 +169,10 @@ async def test_forms_of_choices_are_asked_and_others_declined(tmp_path: Path):
             return await turn.request("elicitation/create", mode="form", message="Which?", requestedSchema=schema)
 
         fields = {
-            "colour": {"type": "string", "enum": ["red", "green"]},
-            "more": {"type": "string"},
+            "colour": {"type": "string", "enum": ["red", "green"]}, "more": {"type": "string"},
             "sure": {"type": "boolean", "title": "Sure?"},
             "sizes": {"type": "array", "items": {"anyOf": [{"const": "s", "title": "Small"}]}},
-        }
+        }  # fmt: skip
         request = await form(fields, "colour")
         for number, (actions, action) in enumerate(
             [(["red", "green"], "green"), (["No", "Yes"], "Yes"), (["Small"], "Small")], 1
@@ -182,9 +181,8 @@ async def test_forms_of_choices_are_asked_and_others_declined(tmp_path: Path):
             assert question.actions == ["Do not answer", *actions, "Show"]
             question.answer(action)
         assert await request.result() == {
-            "action": "accept",
-            "content": {"colour": "green", "sure": True, "sizes": ["s"]},
-        }
+            "action": "accept", "content": {"colour": "green", "sure": True, "sizes": ["s"]},
+        }  # fmt: skip
         request = await form({"colour": fields["colour"]})
         (await editor.question(4)).answer("Do not answer")
         assert await request.result() == {"action": "decline"}

@@ -264,9 +264,8 @@ async def test_what_a_review_found_are_diagnostics_until_the_next_review(tmp_pat
             {"path": path, "line": 2, "severity": "error", "message": "wrong"},
             {"path": path, "line": 10_000, "severity": "info", "message": "far"},
             {"path": "relative", "line": 1, "severity": "info", "message": "odd"},
-            {"path": path, "line": "1", "severity": "info", "message": "odd"},
-            None,
-        ]
+            {"path": path, "line": "1", "severity": "info", "message": "odd"}, None,
+        ]  # fmt: skip
         await turn.update(
             sessionUpdate="tool_call_update", toolCallId="t1", status="completed", _meta={"findings": found}
         )

@@ -21,8 +21,7 @@ ALL = list(ENCODINGS.values())
 
 
 @pytest.mark.parametrize(("offered", "chosen"), [
-    (None, "utf-16"), ([], "utf-16"), (["utf-7"], "utf-16"), (["utf-32", "utf-8"], "utf-32"),
-    (["x", "utf-8"], "utf-8"),
+    (None, "utf-16"), ([], "utf-16"), (["utf-7"], "utf-16"), (["utf-32", "utf-8"], "utf-32"), (["x", "utf-8"], "utf-8"),
 ])  # fmt: skip
 def test_the_editors_first_choice_that_is_known_is_taken(offered: list[str] | None, chosen: str):
     assert choose_encoding(offered) == chosen

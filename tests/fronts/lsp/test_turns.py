@@ -18,10 +18,9 @@ async def test_a_prompt_edits_the_open_document_after_the_person_has_agreed(tmp_
     file.write_text("def greet():\n    return 'hello'\n")
     change = {"path": str(file), "old_string": "'hello'", "new_string": "'good day'"}
     script = [
-        Answer(tool_calls=(Call("read", {"path": str(file)}),)),
-        Answer(tool_calls=(Call("edit", change),)),
+        Answer(tool_calls=(Call("read", {"path": str(file)}),)), Answer(tool_calls=(Call("edit", change),)),
         Answer(text="Done as asked."),
-    ]
+    ]  # fmt: skip
     async with lsp(tmp_path, script, name=name, process=True) as (editor, _):
         buffer = editor.open(file)
         assert await editor.execute("acpCoder.prompt", "Greet more politely") is None

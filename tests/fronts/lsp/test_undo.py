@@ -35,10 +35,9 @@ class Doubled:
         point |= {"files": [{"path": str(file), "added": 2, "removed": 1}], "notCovered": ["big.bin: too large"]}
         answers: dict[str, Callable[[dict[str, Any]], Any]] = {
             "checkpoints": lambda _: {"checkpoints": [point], "redo": True},
-            "changes": lambda _: {"changes": [self.change], "notCovered": ["big.bin: too large"]},
-            "undo": self.undo,
+            "changes": lambda _: {"changes": [self.change], "notCovered": ["big.bin: too large"]}, "undo": self.undo,
             "redo": self.undo,
-        }
+        }  # fmt: skip
         agent.answers = {f"_session/{name}": answer for name, answer in answers.items()}
 
     def undo(self, params: dict[str, Any]) -> dict[str, Any]:

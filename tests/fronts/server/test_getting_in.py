@@ -43,15 +43,14 @@ async def test_the_cookie_counts_only_where_the_browser_says_that_our_page_asks(
     async with served(tmp_path, config='[server]\norigins = ["http://friend.example"]\n') as place:
         cookie = {"Cookie": f"other=1; acp-coder-{port_of(place.http)}={place.token}"}
         rows = {
-            "our page's WebSocket": ({"Origin": place.http}, 101),
-            "nothing said": ({}, 401),
+            "our page's WebSocket": ({"Origin": place.http}, 101), "nothing said": ({}, 401),
             "our page reads": ({"Sec-Fetch-Site": "same-origin"}, 101),
             "another port of this host": ({"Sec-Fetch-Site": "same-site"}, 401),
             "an address that was typed": ({"Sec-Fetch-Site": "none"}, 401),
             "a page elsewhere": ({"Origin": "http://evil.example"}, 403),
             "a frame without an origin": ({"Origin": "null"}, 403),
             "one of `server.origins`": ({"Origin": "http://friend.example", "Sec-Fetch-Site": "same-origin"}, 401),
-        }
+        }  # fmt: skip
         for name, (headers, status) in rows.items():
             assert (await refused(place, **cookie, **headers))[0] == status, name
         wrong = {"Cookie": f"acp-coder-{port_of(place.http)}=wrong", "Origin": place.http}

@@ -169,10 +169,9 @@ async def test_what_a_token_may_do_is_its_scope(tmp_path: Path) -> None:
     async with served(tmp_path, script) as place:
         tokens = {scope: place.identities.add(scope, scope=scope, owner="me") for scope in ("watch", "approve")}
         async with (
-            editor(place, otherwise=never_answers) as main,
-            editor(place, tokens["watch"]) as watches,
+            editor(place, otherwise=never_answers) as main, editor(place, tokens["watch"]) as watches,
             editor(place, tokens["approve"]) as approves,
-        ):
+        ):  # fmt: skip
             assert main.initialized is not None and (main.initialized.meta or {})["scope"] == "prompt"
             session = (await main.new_session(place.project)).session_id
             about = {"sessionId": session, "cwd": str(place.project), "mcpServers": []}
@@ -209,11 +208,9 @@ async def test_only_who_may_stop_a_turn_stops_it(tmp_path: Path) -> None:
         tokens = {scope: place.identities.add(scope, scope=scope, owner="me") for scope in ("watch", "approve")}
         stranger = place.identities.add("stranger")
         async with (
-            editor(place) as main,
-            editor(place, tokens["watch"]) as watches,
-            editor(place, tokens["approve"]) as approves,
-            editor(place, stranger) as strange,
-        ):
+            editor(place) as main, editor(place, tokens["watch"]) as watches,
+            editor(place, tokens["approve"]) as approves, editor(place, stranger) as strange,
+        ):  # fmt: skip
             session = (await main.new_session(place.project)).session_id
             turn = main.begin("go")
             await exists(place.project / "begun")
@@ -257,11 +254,9 @@ async def test_who_reads_slowly_holds_nobody_up_and_misses_nothing(tmp_path: Pat
         Answer(text=tuple(f"line {number} " + str(list(range(number * 7, number * 7 + 3500))) for number in range(250)))
     ]
     async with (
-        served(tmp_path, lines, config="[agent]\nmax_answer_bytes = 10_000_000\n") as place,
-        editor(place) as main,
-        connected(place.url, place.token) as transport,
-        FakeEditor(transport) as slow,
-    ):
+        served(tmp_path, lines, config="[agent]\nmax_answer_bytes = 10_000_000\n") as place, editor(place) as main,
+        connected(place.url, place.token) as transport, FakeEditor(transport) as slow,
+    ):  # fmt: skip
         session = (await main.new_session(place.project)).session_id
         await slow.start()
         await slow.load_session(session, place.project)
@@ -281,10 +276,9 @@ async def test_who_reads_slowly_holds_nobody_up_and_misses_nothing(tmp_path: Pat
 async def test_a_question_rejected_elsewhere_is_rejected(tmp_path: Path) -> None:
     script = [Answer(tool_calls=(Call("bash", {"command": "touch made"}),)), Answer(text="It is not done.")]
     async with (
-        served(tmp_path, script) as place,
-        editor(place, otherwise=never_answers) as first,
+        served(tmp_path, script) as place, editor(place, otherwise=never_answers) as first,
         editor(place, otherwise=reject_once) as second,
-    ):
+    ):  # fmt: skip
         await second.load_session((await first.new_session(place.project)).session_id, place.project)
         await first.prompt("make it")
         assert not (place.project / "made").exists()

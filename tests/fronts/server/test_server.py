@@ -323,10 +323,9 @@ async def _swallowed(made: FakeEditor) -> None:
 async def test_a_server_that_stops_says_so_and_answers_what_runs(tmp_path: Path) -> None:
     script = [Answer(tool_calls=(Call("bash", {"command": "touch begun; sleep 60"}),)), Answer(text="never")]
     async with (
-        served(tmp_path, script) as place,
-        connected(place.url, place.token) as transport,
+        served(tmp_path, script) as place, connected(place.url, place.token) as transport,
         FakeEditor(transport) as made,
-    ):
+    ):  # fmt: skip
         await made.start()
         await made.new_session(place.project)
         async with anyio.create_task_group() as tasks:

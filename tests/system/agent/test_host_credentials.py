@@ -132,10 +132,9 @@ async def test_another_host_or_a_request_without_tls_does_not_get_it(tmp_path: P
 async def test_other_servers_behind_the_same_address_and_echoes_do_not_get_it(tmp_path: Path) -> None:
     """By `Host`, a whole URL, or a method whose answer is the request."""
     lines = (
-        "curl -sSk -H 'Host: evil.test' https://{}/host",
-        "curl -sSk --request-target http://evil.test/ https://{}/url",
+        "curl -sSk -H 'Host: evil.test' https://{}/host", "curl -sSk --request-target http://evil.test/ https://{}/url",
         "curl -sSk -X TRACE https://{}/trace",
-    )
+    )  # fmt: skip
     async with secure_server(tmp_path / "server") as (port, got):
         both = [f"{name}:{port}" for name in (HOST, "other.test")]
         commands = ["; ".join(line.format(place) for line in lines) for place in both]

@@ -93,9 +93,8 @@ async def test_outside_of_it_only_with_a_question_and_nothing_left_for_it(tmp_pa
     plants = "trap - EXIT; export PATH=/nowhere; cd ..; ls /tmp/acp-coder-*/state/* >names"
     script = [
         bash(f"cd {there}; {plants}; exit 0"),
-        bash('echo "PATH is $PATH"; pwd; echo broken >../made', outside_sandbox=True),
-        Answer(text="ok"),
-    ]
+        bash('echo "PATH is $PATH"; pwd; echo broken >../made', outside_sandbox=True), Answer(text="ok"),
+    ]  # fmt: skip
     async with went(tmp_path, script, config=config, mode="auto", permissions=[allow_once], sandbox=True) as r:
         _, second = results(r)
         assert "/nowhere" not in second and str(there) in second

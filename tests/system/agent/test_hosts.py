@@ -467,10 +467,9 @@ async def test_leaving_is_asked_about_always_and_in_worktrees(tmp_path: Path, co
         await r.editor.prompt("go")
     local = config.replace('place = "build"', 'place = "local"\nmode = "auto"')
     script = [
-        tool("bash", command="touch b", place="build"),
-        tool("bash", command="touch c", place="build", background=True),
+        tool("bash", command="touch b", place="build"), tool("bash", command="touch c", place="build", background=True),
         Answer(text="ok"),
-    ]
+    ]  # fmt: skip
     async with went(tmp_path, script, config=local, permissions=[allow_once]) as r:
         assert [request.tool_call.title for request in r.editor.permission_requests] == ["touch b (on host far)"]
         assert "background" in json.dumps(r.messages(3))

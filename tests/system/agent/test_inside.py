@@ -223,10 +223,9 @@ def test_container_with_a_folder_on_the_command_line() -> None:
     parsed = build_parser().parse_args(["prompt", "x", "--container", "web-1:/app"])
     assert agent_variables(None, None, parsed.place) == {"ACP_CODER_PLACE": "container:web-1:/app"}
     places = {
-        "web": PlaceConfig(container="web-1", image="img", user="app"),
-        "own": PlaceConfig(image="img"),
+        "web": PlaceConfig(container="web-1", image="img", user="app"), "own": PlaceConfig(image="img"),
         "far": PlaceConfig(kind="ssh", host="h"),
-    }
+    }  # fmt: skip
     for given, found in (
         ("web-1:/app", PlaceConfig(container="web-1", root="/app")),
         ("web:/a:b/c", PlaceConfig(container="web-1", user="app", root="/a:b/c")),

@@ -56,9 +56,8 @@ async def test_landlock_holds_commands_in_a_container_that_runs_already(tmp_path
         )
     assert (project / "made").exists()
     assert {entry["sandbox"] for entry in audit(tmp_path) if entry.get("sandbox")} == {
-        "container web: landlock",
-        "container web",
-    }
+        "container web: landlock", "container web",
+    }  # fmt: skip
 
 
 async def test_a_terminal_in_a_container_is_held_by_landlock_too(tmp_path: Path, config: str, project: Path) -> None:
@@ -121,9 +120,8 @@ async def test_what_is_hidden_is_so_wherever_the_container_has_it_mounted(tmp_pa
     try:
         place = f'[places.web]\ncontainer = "{name}"\nlandlock = true\n[agent]\nplace = "web"\n'
         script = [
-            bash("cat /workspaces/p/.env /all/project/.env; cat /workspaces/p/a /all/project/a"),
-            Answer(text="ok"),
-        ]
+            bash("cat /workspaces/p/.env /all/project/.env; cat /workspaces/p/a /all/project/a"), Answer(text="ok"),
+        ]  # fmt: skip
         settings = f'{place}[tools.files]\ndeny_read = [".env"]\n'
         async with went(tmp_path, script, config=settings, otherwise=allow_once, sandbox=True) as r:
             said = r.messages(2)[-1]["content"]

@@ -108,9 +108,8 @@ async def test_a_rename_is_one_question_with_the_changes_of_all_files(tmp_path):
         assert 'print("𝒳", sum_of_areas([Shape()]))' in (r.project / "main.py").read_text(encoding="utf-8")
         (request,) = r.editor.permission_requests
         assert {Path(item.path).name for item in request.tool_call.content if isinstance(item, Diff)} == {
-            "shapes.py",
-            "main.py",
-        }
+            "shapes.py", "main.py",
+        }  # fmt: skip
 
 
 async def test_a_rename_that_is_rejected_or_cannot_be_made_changes_nothing(tmp_path):

@@ -240,9 +240,8 @@ async def test_a_single_call_runs_in_another_place_with_a_shell_of_its_own(tmp_p
         assert "No single call can run in the place `nowhere`; it can in `local`, `web`." in said[3]
         asked = r.editor.permission_requests
         assert [request.tool_call.title for request in asked] == [
-            "cat /etc/passwd; mkdir in; cd in; pwd (in container web)",
-            "pwd; touch more (in container web)",
-        ]
+            "cat /etc/passwd; mkdir in; cd in; pwd (in container web)", "pwd; touch more (in container web)",
+        ]  # fmt: skip
         words = "it runs in container web, not where the session is"
         assert all(words in str(request.tool_call.content) for request in asked)
         (tool,) = [each["function"] for each in r.request(1)["tools"] if each["function"]["name"] == "bash"]

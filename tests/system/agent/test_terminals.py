@@ -135,9 +135,8 @@ async def test_another_program_in_front_gets_nothing(tmp_path: Path) -> None:
     go = tmp_path / "project" / "go"
     script = [
         in_terminal("cp $(command -v cat) inherits; until [ -e go ]; do sleep 0.01; done; exec ./inherits"),
-        line("secret"),
-        "done",
-    ]
+        line("secret"), "done",
+    ]  # fmt: skip
 
     def permit(request: Any) -> Any:
         if "secret" in request.tool_call.title:

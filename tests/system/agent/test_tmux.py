@@ -214,9 +214,8 @@ async def test_what_runs_in_a_pane_cannot_command_tmux(tmp_path: Path) -> None:
     """Else it would leave the sandbox by a window of tmux."""
     script: list[Any] = [
         shared("echo TMUX=$TMUX."),
-        lambda: shared(f"tmux -S {socket[0]} new-window 'touch {tmp_path}/out'; ls -la {socket[0]}"),
-        Answer(text="ok"),
-    ]
+        lambda: shared(f"tmux -S {socket[0]} new-window 'touch {tmp_path}/out'; ls -la {socket[0]}"), Answer(text="ok"),
+    ]  # fmt: skip
     socket: list[str] = []
 
     def reply(body: dict[str, Any]) -> Answer:
@@ -298,9 +297,8 @@ async def test_a_credential_is_not_hidden_by_colours(tmp_path: Path) -> None:
     key = "sk-proj-" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7" * 2
     script: list[Any] = [
         bash(f"printf '{key[:20]}\\033[1m{key[20:]}\\033[0m\\n'; read", terminal=True),
-        lambda runs: tool("capture_pane", target=runs[0], include_escape_sequences=True),
-        Answer(text="ok"),
-    ]
+        lambda runs: tool("capture_pane", target=runs[0], include_escape_sequences=True), Answer(text="ok"),
+    ]  # fmt: skip
     async with went(tmp_path, model(*script), config=TMUX, mode="auto", otherwise=allow_once) as r:
         assert "without escape sequences" in results(r)[1]
         assert key[20:] not in results(r)[1]
@@ -308,10 +306,9 @@ async def test_a_credential_is_not_hidden_by_colours(tmp_path: Path) -> None:
 
 async def test_without_tmux_its_options_are_refused(tmp_path: Path) -> None:
     script: list[Any] = [
-        bash("read", terminal=True),
-        lambda runs: tool("capture_pane", target=runs[0], include_escape_sequences=True),
+        bash("read", terminal=True), lambda runs: tool("capture_pane", target=runs[0], include_escape_sequences=True),
         Answer(text="ok"),
-    ]
+    ]  # fmt: skip
     async with went(tmp_path, model(*script), mode="auto", otherwise=allow_once) as r:
         assert "Only tmux can show that" in results(r)[1]
 

@@ -71,10 +71,9 @@ class Runner:
     async def terminal_output(self, session_id: str, terminal_id: str, **_: Any) -> Any:
         code = self.processes[terminal_id].returncode
         return schema.TerminalOutputResponse(
-            output=self.output[terminal_id].decode(errors="replace"),
-            truncated=False,
+            output=self.output[terminal_id].decode(errors="replace"), truncated=False,
             exit_status=None if code is None else schema.TerminalExitStatus(exit_code=code),
-        )
+        )  # fmt: skip
 
     async def wait_for_terminal_exit(self, session_id: str, terminal_id: str, **_: Any) -> Any:
         code = await self.processes[terminal_id].wait()

@@ -316,10 +316,9 @@ async def test_a_place_that_is_not_there_is_one_sentence_and_nothing_runs_here(t
     work.mkdir()
     elsewhere.mkdir()
     with (
-        started(elsewhere) as name,
-        started(tmp_path, containers.WITH_BASH, "--volume", f"{elsewhere}:{work}") as moved,
+        started(elsewhere) as name, started(tmp_path, containers.WITH_BASH, "--volume", f"{elsewhere}:{work}") as moved,
         started(tmp_path, at="/srv") as app,
-    ):
+    ):  # fmt: skip
         for config, words in (
             (PlaceConfig(container="no-such"), r"podman has no container 'no-such'"),
             (PlaceConfig(image="no-such:1"), r"podman has no image 'no-such:1'; fetch it: `podman pull no-such:1`"),
@@ -478,9 +477,8 @@ def test_the_inside_of_a_container_is_reached_in_the_words_of_docker(user: str, 
     assert way.argv("sh", terminal=True) == (str(program), "exec", "--interactive", "--tty", *named, "abc", "sh")
     way.argv("sh")  # The container may be another one than before.
     assert (tmp_path / "log").read_text().splitlines() == [
-        "info --format {{json .SecurityOptions}}",
-        *["inspect --type container -- web-1"] * 2,
-    ]
+        "info --format {{json .SecurityOptions}}", *["inspect --type container -- web-1"] * 2,
+    ]  # fmt: skip
 
 
 async def test_commands_run_as_the_user_that_the_place_names(tmp_path: Path) -> None:
@@ -553,9 +551,8 @@ async def test_a_dev_container_is_the_one_that_its_program_names(tmp_path: Path)
             await executor.close()
         where = f"--workspace-folder {work} --docker-path {shutil.which('podman')}"
         assert (programs / "log").read_text().splitlines() == [
-            f"up {where} --mount type=bind,source={work},target={work}",
-            f"exec {where} cat /proc/self/environ",
-        ]
+            f"up {where} --mount type=bind,source={work},target={work}", f"exec {where} cat /proc/self/environ",
+        ]  # fmt: skip
         assert name in containers.names()
 
 
@@ -611,8 +608,7 @@ async def test_a_dev_container_that_cannot_be_had_is_one_sentence(tmp_path: Path
 
 
 LIES = {
-    "no frame at all": ("echo junk; exit 0", "junk"),
-    "an end that is not told": ("cat >/dev/null; exit 9", ""),
+    "no frame at all": ("echo junk; exit 0", "junk"), "an end that is not told": ("cat >/dev/null; exit 9", ""),
     "endless output": ("head -c 30000000 /dev/zero; head -c 30000000 /dev/zero >&2", None),
     "a wrong trailer": (
         "n=$(cat | grep -o 'E%s.036[0-9a-f]*' | tail -c 33); "
@@ -620,7 +616,7 @@ LIES = {
         "head -c 20000000 /dev/zero >&2",
         "",
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("what", LIES)

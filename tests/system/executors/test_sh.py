@@ -77,8 +77,7 @@ async def test_any_posix_shell_will_do(shell: tuple[str, ...], tmp_path: Path) -
 
 
 NAMES = (
-    "a b", "it's", 'say "x"', "$HOME", "`id`", "-rf", "*", "new\nline", "ends\n", "\\n", "ü", "\udcff\udcfe", "#",
-    "~",
+    "a b", "it's", 'say "x"', "$HOME", "`id`", "-rf", "*", "new\nline", "ends\n", "\\n", "ü", "\udcff\udcfe", "#", "~",
 )  # fmt: skip
 
 

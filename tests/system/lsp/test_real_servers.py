@@ -93,9 +93,8 @@ async def test_questions_about_python_are_answered(tmp_path: Path):
         assert (found.name, found.container_name, places([found.location])) == ("quack", "Duck", [("one.py", 3)])
         edit = await kit.servers.rename(two, at, "honk")
         assert {Path(uri).name: [each.new_text for each in edits] for uri, edits in edit.changes.items()} == {
-            "one.py": ["honk"],
-            "two.py": ["honk"],
-        }
+            "one.py": ["honk"], "two.py": ["honk"],
+        }  # fmt: skip
         with pytest.raises(LspError, match=r"nothing to rename at line 2, character 1"):
             await kit.servers.rename(two, Position(1, 0), "honk")
 
@@ -155,9 +154,8 @@ async def test_typescript_tells_new_errors_and_is_not_waited_for_where_there_are
         found = await kit.servers.new_errors(same, after)
         assert found.waiting == ()
         assert messages(found.errors) == [
-            ("a.ts", "Cannot find name 'missing'."),
-            ("b.ts", "Type 'string' is not assignable to type 'number'."),
-        ]
+            ("a.ts", "Cannot find name 'missing'."), ("b.ts", "Type 'string' is not assignable to type 'number'."),
+        ]  # fmt: skip
         assert found.errors[0][1].range.start == Position(0, 32)
         found = await kit.servers.new_errors(after, kit.write("a.ts", before.text))
         assert (found.errors, found.waiting) == ((), ())

@@ -20,8 +20,7 @@ PLACE = "(os.environ['ADDR'],int(os.environ['PORT']))"
 WAYS = {
     "bash by TCP": 'exec 3<>"/dev/tcp/127.0.0.1/$PORT"',
     "bash by TCP to another address of this machine": 'exec 3<>"/dev/tcp/$ADDR/$PORT"',
-    "bash by TCP over IPv6": 'exec 3<>"/dev/tcp/::1/$PORT"',
-    "bash by UDP": 'echo secret >"/dev/udp/$ADDR/$PORT"',
+    "bash by TCP over IPv6": 'exec 3<>"/dev/tcp/::1/$PORT"', "bash by UDP": 'echo secret >"/dev/udp/$ADDR/$PORT"',
     "curl": f"{BARE} curl -m 2 -sS http://$ADDR:$PORT/secret",
     "curl, told to use no proxy": "curl -m 2 -sS --noproxy '*' http://$ADDR:$PORT/secret",
     "wget": f"{BARE} wget -T 2 -t 1 -q -O- http://$ADDR:$PORT/secret",
@@ -45,7 +44,7 @@ WAYS = {
     "sockets of several paths": sends(f"s.connect({PLACE})", "SOCK_STREAM", rest=",262"),
     "a socket outside": connect("os.environ['OUT']+'/s'"),
     "an abstract socket": connect("'\\0'+os.environ['ABSTRACT']"),
-}
+}  # fmt: skip
 CASES = [
     pytest.param(WAYS[name], user, id=f"{name} ({user})")
     for name in WAYS

@@ -48,11 +48,10 @@ def test_where_names_are_trusted_it_gets_out(kind: str) -> None:
 NAMES = st.sampled_from([*PLACES, "sub/deep", "made", "pkg/.git/config", "pkg/.git/commondir", ".vscode", "sub/.git"])
 TARGETS = st.sampled_from(["../out", "../out/.git", "../../out", "../out/secret", "..", "../..", "/", "sub", "."])
 ACT = st.one_of(
-    st.tuples(st.just("link"), NAMES, TARGETS),
-    st.tuples(st.just("move"), NAMES, NAMES),
+    st.tuples(st.just("link"), NAMES, TARGETS), st.tuples(st.just("move"), NAMES, NAMES),
     st.tuples(st.just("exchange"), NAMES, NAMES),
     st.tuples(st.sampled_from(["folder", "file", "repository"]), NAMES, st.just("")),
-)
+)  # fmt: skip
 STEP = st.tuples(st.integers(0, 5), st.lists(ACT, max_size=3), st.lists(ACT, max_size=2), st.one_of(st.none(), NAMES))
 
 

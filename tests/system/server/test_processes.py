@@ -73,9 +73,8 @@ async def test_a_session_is_loaded_prompted_and_cancelled_in_another_process(pos
 async def test_a_question_goes_to_all_processes_and_the_first_answer_counts(postgres: PostgresServer, tmp_path: Path):
     async with (
         two(postgres, tmp_path, [asks(bash("touch made")), Answer(text="It is done.")], "") as (one, other),
-        editor(one, otherwise=never_answers) as first,
-        editor(other) as second,
-    ):
+        editor(one, otherwise=never_answers) as first, editor(other) as second,
+    ):  # fmt: skip
         await second.load_session((await first.new_session(one.project)).session_id, one.project)
         assert (await first.prompt("make it")).stop_reason == "end_turn"
         await first.wait_until(lambda: first.lines("from_agent", "$/cancel_request"))
@@ -145,10 +144,9 @@ async def test_a_process_killed_in_a_turn_loses_nothing_and_begins_none_twice(po
 async def test_a_prompt_whose_process_dies_is_answered(postgres: PostgresServer, tmp_path: Path) -> None:
     async with (
         two(postgres, tmp_path, [asks(bash(WAITS)), Answer(text="It goes on.")]) as (one, _),
-        process_beside(one, tmp_path) as (dies, process),
-        cut_off(dies, check=False) as first,
+        process_beside(one, tmp_path) as (dies, process), cut_off(dies, check=False) as first,
         editor(one, check=False) as second,
-    ):
+    ):  # fmt: skip
         await second.load_session((await first.new_session(one.project)).session_id, one.project)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(killed, process, one.project / "begun")

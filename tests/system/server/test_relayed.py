@@ -83,9 +83,8 @@ async def test_an_opening_that_is_cancelled_leaves_no_link(postgres: PostgresSer
 async def test_what_cannot_be_opened_here_may_be_opened_elsewhere(postgres: PostgresServer, tmp_path: Path) -> None:
     async with (
         two(postgres, tmp_path, [Answer(text="ok")], config="max_sessions = 1\n", lease=600.0) as (one, other),
-        editor(one) as first,
-        editor(other) as second,
-    ):
+        editor(one) as first, editor(other) as second,
+    ):  # fmt: skip
         stored = (await first.new_session(one.project)).session_id
         await first.prompt("go")
         await first.client.close_session(stored)
@@ -203,12 +202,9 @@ async def test_a_notice_of_something_else_ends_nothing(postgres: PostgresServer,
 async def test_who_asks_where_a_session_has_just_left_is_led_on_to_it(postgres: PostgresServer, tmp_path: Path) -> None:
     script = [Answer(text="It is first."), Answer(text="It is second.")]
     async with (
-        two(postgres, tmp_path, script, lease=600.0) as (one, other),
-        running(one) as third,
-        editor(one, check=False) as first,
-        editor(other, check=False) as second,
-        editor(third, check=False) as last,
-    ):
+        two(postgres, tmp_path, script, lease=600.0) as (one, other), running(one) as third,
+        editor(one, check=False) as first, editor(other, check=False) as second, editor(third, check=False) as last,
+    ):  # fmt: skip
         session = (await first.new_session(one.project)).session_id
         await first.prompt("go")
         await second.load_session(session, one.project)
@@ -278,10 +274,8 @@ async def test_a_session_of_another_process_is_there_in_v2_too(postgres: Postgre
     script = ["It is one.", Answer(text=("It is", " two."), hang_after=1)]
     async with (
         two(postgres, tmp_path, script, '[agent]\nmode = "auto"\n[protocol]\nv2 = true\n') as (here, there),
-        connected(there.url, there.token) as transport,
-        editor(here) as old,
-        anyio.create_task_group() as tasks,
-    ):
+        connected(there.url, there.token) as transport, editor(here) as old, anyio.create_task_group() as tasks,
+    ):  # fmt: skip
         client = Client(transport)
         tasks.start_soon(client.run)
         await client.initialize()

@@ -200,10 +200,9 @@ def test_a_statement_that_takes_too_long_and_who_gets_no_connection_are_told(own
 
 def test_a_row_that_another_process_is_changing_is_waited_for_in_bounds(own_url: str, schema: str, store: SessionStore):
     with (
-        closing(postgres_store(own_url, schema, busy_timeout=0.1)) as other,
-        store._db.write() as db,
+        closing(postgres_store(own_url, schema, busy_timeout=0.1)) as other, store._db.write() as db,
         pytest.raises(StoreBusy, match="another agent keeps the session database busy"),
-    ):
+    ):  # fmt: skip
         db.change("UPDATE sessions SET title = 'mine' WHERE id = ?", "s")
         other.change("s", title="theirs")
 

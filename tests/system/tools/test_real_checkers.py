@@ -25,9 +25,8 @@ async def test_ruff_and_mypy_for_real(backend: str, tmp_path: Path) -> None:
             "pkg/a.py:1:8 warning[F401]: `os` imported but unused"
         )
         assert found(result) == [
-            ("error", "pkg/a.py", 3, 10, "assignment", "mypy"),
-            ("warning", "pkg/a.py", 1, 8, "F401", "ruff"),
-        ]
+            ("error", "pkg/a.py", 3, 10, "assignment", "mypy"), ("warning", "pkg/a.py", 1, 8, "F401", "ruff"),
+        ]  # fmt: skip
         assert result.locations == (Location(on.folder / "pkg/a.py", 3), Location(on.folder / "pkg/a.py", 1))
         assert not result.failed
         (on.folder / "pkg" / "a.py").write_text("x: int = 1\n")
@@ -40,9 +39,8 @@ async def test_what_is_no_python_is_an_error_for_ruff_and_mypy(tmp_path: Path) -
         (on.folder / "pkg" / "a.py").write_text("def f(:\n")
         result = await on.call("diagnostics", path="pkg/a.py")
         assert {(item[0], item[1], item[2], item[5]) for item in found(result)} >= {
-            ("error", "pkg/a.py", 1, "ruff"),
-            ("error", "pkg/a.py", 1, "mypy"),
-        }
+            ("error", "pkg/a.py", 1, "ruff"), ("error", "pkg/a.py", 1, "mypy"),
+        }  # fmt: skip
         assert not result.failed
 
 
@@ -61,9 +59,8 @@ async def test_tsc_for_real(backend: str, tmp_path: Path) -> None:
         (on.folder / "src" / "b.ts").write_text('import { x } from "./a";\nx.y;\n')
         result = await on.call("diagnostics")
         assert found(result) == [
-            ("error", "src/a.ts", 1, 14, "TS2322", "tsc"),
-            ("error", "src/b.ts", 2, 3, "TS2339", "tsc"),
-        ]
+            ("error", "src/a.ts", 1, 14, "TS2322", "tsc"), ("error", "src/b.ts", 2, 3, "TS2339", "tsc"),
+        ]  # fmt: skip
         assert not result.failed
         assert [item[1] for item in found(await on.call("diagnostics", path="src/b.ts"))] == ["src/b.ts"]
 
@@ -78,9 +75,8 @@ async def test_eslint_for_real(tmp_path: Path) -> None:
         (on.folder / "c.mjs").write_text("let (\n")
         result = await on.call("diagnostics")
         assert {(item[0], item[1], item[4]) for item in found(result)} == {
-            ("error", "c.mjs", ""),
-            ("warning", "b.js", "no-var"),
-        }
+            ("error", "c.mjs", ""), ("warning", "b.js", "no-var"),
+        }  # fmt: skip
         assert not result.failed
 
 
