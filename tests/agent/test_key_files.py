@@ -82,16 +82,18 @@ async def test_always_covers_one_file_only_for_tools_and_commands_alike(tmp_path
 
 async def test_a_search_shows_nothing_of_them_and_says_so_whether_or_not_they_match(tmp_path: Path) -> None:
     script = rounds(
-        Call("grep", {"pattern": SECRET}), Call("grep", {"pattern": "absent"}), Call("grep", {"pattern": "^word tan"})
-    )
+        Call("grep", {"pattern": SECRET}), Call("grep", {"pattern": "absent"}), Call("grep", {"pattern": "^word tan"}),
+        Call("find_path", {"pattern": SECRET}),
+    )  # fmt: skip
     async with rig(tmp_path, script, mode="auto", before=fill) as r:
         os.remove(r.project / "plain.txt")
         os.remove(r.project / ".env.example")
         await r.editor.prompt("go")
-        found, absent, third = results(r, 4)
+        found, absent, third, by_name = results(r, 5)
         assert SECRET not in found.replace(f"`{SECRET}`", "") and found.replace(SECRET, "absent") == absent
         assert third.replace("^word tan", "absent") == absent
         assert "may keep keys or passwords" in absent
+        assert "server.key" not in by_name and ".env" not in by_name
 
 
 async def test_a_rule_answers_only_if_it_names_the_file(tmp_path: Path) -> None:

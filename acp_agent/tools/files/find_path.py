@@ -8,9 +8,9 @@ from pathlib import Path
 from pydantic import Field
 
 from acp_agent.errors import ToolError
-from acp_agent.executors.base import FindQuery, GrepQuery
+from acp_agent.executors.base import FindQuery
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.tools.files.grep import not_read
+from acp_agent.tools.files.grep import lines_with, not_read, remarks
 from acp_agent.tools.kit.base import Params, PathTool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
@@ -52,8 +52,8 @@ class FindPath(PathTool[FindPathParams]):
             FindQuery(params.pattern, root, max_results=config.max_results, timeout=config.search_timeout)
         )
         inside = [match for match in result.matches if ctx.roots.contains(match.path)]
-        unread = not_read(result, ctx.roots)
         if not inside:
+            unread = not_read(result, ctx.roots)
             note = result.note or NOT_SEARCHED
             inner = await _inside_files(params, root, ctx)
             text = f"Nothing below {params.path} matches `{params.pattern}`.{inner} {note}"
@@ -64,12 +64,7 @@ class FindPath(PathTool[FindPathParams]):
             lines.append(f"[{len(lines)} matches]")
         if result.truncated:
             lines.append(f"[more than {config.max_results} matches; the rest is not shown, use a narrower pattern]")
-        if result.timed_out:
-            lines.append(f"[the search ended after {config.search_timeout:g} s; there may be more]")
-        if unread:
-            lines.append(f"[{unread}]")
-        if result.note:
-            lines.append(f"[{result.note}]")
+        lines += remarks(result, ctx)
         return ToolResult("\n".join(lines))
 
 
@@ -77,11 +72,8 @@ async def _inside_files(params: FindPathParams, root: Path, ctx: ToolContext) ->
     """Where a plain word that names no file stands in files: it is mostly a function that was looked for."""
     if (plain := WORD.fullmatch(params.pattern)) is None:
         return ""
-    config = ctx.config.files
-    query = GrepQuery(
-        re.escape(plain[1]), root, case_sensitive=True, max_results=MOST_LINES, timeout=config.search_timeout
-    )
-    lines = [match for match in (await ctx.executor.grep(query)).matches if ctx.roots.contains(match.path)]
+    found = await lines_with(ctx, root, re.escape(plain[1]), MOST_LINES)
+    lines = [match for match in found.matches if ctx.roots.contains(match.path)]
     at = ", ".join(f"{ctx.roots.display(match.path)}:{match.line}" for match in lines)
     return (
         f" It names no file; `grep` finds it in {at}." if at else " These are names of files: `grep` looks into them."

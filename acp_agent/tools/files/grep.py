@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field
@@ -34,6 +35,14 @@ MOST_LOCATIONS = 50
 """Locations reported to the editor."""
 
 
+def too_large(found: Found, roots: Roots) -> str:
+    """The files that were left out for their size, in a sentence; empty if there is none."""
+    large = [roots.display(path) for path in found.left_out if roots.contains(path)]
+    return (
+        LEFT_OUT.format(", ".join(large[:MOST_NAMED]) + (" and others" if large[MOST_NAMED:] else "")) if large else ""
+    )
+
+
 def not_read(found: Found, roots: Roots) -> str:
     """What a search could not read, in a sentence; empty if nothing."""
     named = [roots.display(path) for path in found.unread[:MOST_NAMED] if roots.contains(path)]
@@ -41,6 +50,30 @@ def not_read(found: Found, roots: Roots) -> str:
     if not found.unread_count:
         return ""
     return f"Not searched, as it may not be read: {', '.join([*named, *([f'{more} more'] if more else [])])}."
+
+
+async def lines_with(
+    ctx: ToolContext, root: Path, pattern: str, most: int, *, case_sensitive: bool = True, glob: str | None = None
+) -> Found:
+    """The lines below `root` that match, but for those of key files below it. Raises ExecutorError."""
+    return await ctx.executor.grep(
+        GrepQuery(
+            pattern,
+            root,
+            case_sensitive,
+            max_results=most,
+            timeout=ctx.config.files.search_timeout,
+            glob=glob,
+            skips=lambda path: path != root and ctx.roots.rules.key_file(path) is not None,
+        )
+    )
+
+
+def remarks(found: Found, ctx: ToolContext) -> list[str]:
+    """What stands after the results: why there may be more, and how it was searched."""
+    late = f"the search ended after {ctx.config.files.search_timeout:g} s; there may be more"
+    said = (late if found.timed_out else "", too_large(found, ctx.roots), not_read(found, ctx.roots), found.note)
+    return [f"[{words}]" for words in said if words]
 
 
 class GrepParams(Params):
@@ -95,27 +128,17 @@ class Grep(PathTool[GrepParams]):
         most = (
             config.max_results if params.limit is None or params.only_files else min(params.limit, config.max_results)
         )
-        result = await ctx.executor.grep(
-            GrepQuery(
-                params.pattern,
-                root,
-                params.case_sensitive,
-                max_results=most,
-                timeout=config.search_timeout,
-                glob=params.glob,
-                skips=lambda path: path != root and ctx.roots.rules.key_file(path) is not None,
-            )
+        result = await lines_with(
+            ctx, root, params.pattern, most, case_sensitive=params.case_sensitive, glob=params.glob
         )
         inside = [match for match in result.matches if ctx.roots.contains(match.path)]
-        large = [ctx.roots.display(path) for path in result.left_out if ctx.roots.contains(path)]
-        left_out = LEFT_OUT.format(", ".join(large[:MOST_NAMED]) + (" and others" if len(large) > MOST_NAMED else ""))
-        unread = not_read(result, ctx.roots)
         if not inside:
             only = f" in files `{params.glob}`" if params.glob else ""
             text = f"No line below {params.path}{only} matches `{params.pattern}`."
             text += f" {KEYS_NOT_SEARCHED} {result.note}" if result.note else f" {NOT_SEARCHED}"
-            text += f" {left_out}" if large else ""
-            text += f" {unread}" if unread else ""
+            text += "".join(
+                f" {words}" for words in (too_large(result, ctx.roots), not_read(result, ctx.roots)) if words
+            )
             return ToolResult(text if not result.timed_out else f"{text} The search ran out of time.")
         if params.only_files:
             lines = list(dict.fromkeys(ctx.roots.display(match.path) for match in inside))[: params.limit]
@@ -123,13 +146,6 @@ class Grep(PathTool[GrepParams]):
             lines = [f"{ctx.roots.display(match.path)}:{match.line}:{match.text}" for match in inside]
         if result.truncated:
             lines.append(f"[more than {most} matches; the rest is not shown, narrow the search]")
-        if result.timed_out:
-            lines.append(f"[the search ended after {config.search_timeout:g} s; there may be more]")
-        if large:
-            lines.append(f"[{left_out}]")
-        if unread:
-            lines.append(f"[{unread}]")
-        if result.note:
-            lines.append(f"[{result.note}]")
+        lines += remarks(result, ctx)
         places = tuple(Location(match.path, match.line) for match in inside[:MOST_LOCATIONS])
         return ToolResult("\n".join(lines), locations=places)
