@@ -402,6 +402,10 @@ class SchemaFilterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True
         float, key("Tools less similar to the prompt are left out.", ge=0, le=1, project=True)
     ] = 0.0
 
+    def is_small(self, window: int | None) -> bool:
+        """Whether a model's context, in tokens, is known to be small."""
+        return window is not None and window <= self.small_window
+
 
 class TafcConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: Annotated[

@@ -19,7 +19,7 @@ def model_settings(session: Session, memory: Memory, model: ReadyModel) -> Model
     """The system prompt, the head of the conversation and the choices of the session, for `model`."""
     agent, of_project = session.config.settings.agent, memory.instructions
     window = memory.room.known(model.name, model.known_window)
-    brief = window is not None and window <= session.config.settings.tools.schema_filter.small_window
+    brief = session.config.settings.tools.schema_filter.is_small(window)
     context = context_block(session.roots, of_project, memory.skills.described(), memory.library.agents())
     return ModelSettings(
         model=model.id,

@@ -174,7 +174,7 @@ class Offer:
             if lacking := self._unmet(entry):
                 log.debug("DependencyExclusion: %s is not offered before %s", entry.name, ", ".join(lacking))
         config = self._config.schema_filter
-        small = window is not None and window <= config.small_window
+        small = config.is_small(window)
         most = config.max_tools_small if small else config.max_tools
         entries = self.entries()
         if small and self._small and self._chosen is not None:  # Another choice would cost the server's prompt cache.
