@@ -28,7 +28,7 @@ from acp_agent.llm.messages_answer import Block, Delta, Event, MessagesAnswer, U
 from acp_agent.llm.messages_request import MessagesEncoder
 from acp_agent.llm.provider_errors import ErrorInAnswer, complaint, error_from_object
 from acp_agent.llm.transport.http_provider import Exchange, HttpProvider
-from acp_agent.llm.transport.sse import BLANK, EventTooLong, FoldedAnswer, WebPage
+from acp_agent.llm.transport.sse import BLANK, LONGEST_ANSWER, EventTooLong, FoldedAnswer, WebPage
 
 MISSING = "Amazon Bedrock needs the package botocore: pip install 'acp-coder[bedrock]'"
 NO_CREDENTIALS = (
@@ -187,10 +187,6 @@ def _block(block: Mapping[str, Any], place: str) -> dict[str, Any]:
 # --- answer ------------------------------------------------------------------------------------------------------
 
 
-LONGEST_DOCUMENT = 16 * 1024 * 1024
-"""Bytes of an answer that is no stream."""
-
-
 class EventStreamReader:
     """Reads one answer from its bytes, in `application/vnd.amazon.eventstream`, or the JSON of an answer that was not
     streamed, as proxies send it. Raises what `answer` raises, `WebPage`, `EventTooLong`."""
@@ -212,8 +208,8 @@ class EventStreamReader:
                 self._document = bytearray()
         if self._document is not None:
             self._document += chunk
-            if len(self._document) > LONGEST_DOCUMENT:
-                raise EventTooLong(f"the answer is longer than {LONGEST_DOCUMENT} bytes")
+            if len(self._document) > LONGEST_ANSWER:
+                raise EventTooLong(f"the answer is longer than {LONGEST_ANSWER} bytes")
             return
         frames: list[Any] = []
         broken: Exception | None = None

@@ -24,6 +24,10 @@ STREAM = b":deir"
 """How a stream begins: with a comment, `data`, `event`, `id` or `retry`."""
 
 
+LONGEST_ANSWER = 16 * 1024 * 1024
+"""Bytes of an event, or of an answer that is no stream."""
+
+
 class EventTooLong(ValueError):
     """A line or an event exceeded the decoder's limit: not a stream of model deltas."""
 
@@ -38,7 +42,7 @@ class ServerSentEvent(Struct, frozen=True):
 class SseDecoder:
     """Decodes one stream. `feed()` returns the events that became complete; never keeps more than `limit` bytes."""
 
-    def __init__(self, *, limit: int = 16 * 1024 * 1024) -> None:
+    def __init__(self, *, limit: int = LONGEST_ANSWER) -> None:
         self._limit = limit
         self._parts: list[bytes] = []
         self._held = 0
@@ -154,7 +158,7 @@ class AnswerReader:
     error are returned first.
     """
 
-    def __init__(self, answer: FoldedAnswer, *, limit: int = 16 * 1024 * 1024) -> None:
+    def __init__(self, answer: FoldedAnswer, *, limit: int = LONGEST_ANSWER) -> None:
         self.answer = answer
         self._limit = limit
         self._events = SseDecoder(limit=limit)

@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Mapping
 from contextlib import nullcontext
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,8 @@ TOO_LARGE = (
 
 MAX_NAMED = 10
 
+MOST_NAMES = 1_000
+"""Entries of a folder that are listed to spare a question for each protected name: of more, each name is asked for."""
 UNWRITTEN_WORDS = (
     "Git has other versions of files in {top} than are there, since commands cannot write them: {names}. A commit of "
     "all files (`-a`, `git add -A`) would record the old ones as changes; `git restore` outside of the session updates "
@@ -317,11 +320,14 @@ def _is_agents(repository: Repository) -> bool:
 
 
 def _names_in(folder: Path) -> frozenset[str] | None:
-    """Its entries, in small letters: some file systems find a name by any."""
+    """Its entries, in small letters: some file systems find a name by any. `None` if it has very many, or may be
+    readable by name only."""
     try:
-        return frozenset(name.casefold() for name in os.listdir(folder))
-    except OSError:  # It may be readable by name only.
+        with os.scandir(folder) as entries:
+            names = [entry.name.casefold() for entry in islice(entries, MOST_NAMES + 1)]
+    except OSError:
         return None
+    return frozenset(names) if len(names) <= MOST_NAMES else None
 
 
 def _matching(folder: Path, name: str, begun: frozenset[str] | None) -> list[Path]:
