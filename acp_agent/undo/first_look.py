@@ -9,11 +9,10 @@ from collections import deque
 from collections.abc import Iterable
 
 from acp_agent.executors.sandbox.holders import MODE as HOLDER
+from acp_agent.safety.folders.watch import YOUNG
 from acp_agent.undo.listings import Changed
 
 GIT = ".git"
-YOUNG = 50_000_000
-"""Nanoseconds in which something may change without another time of change: the kernel's clock ticks."""
 
 
 class FirstLook:

@@ -18,6 +18,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from acp_agent.executors.tree_walk import Hides
+from acp_agent.safety.folders.watch import BESIDE
 from acp_agent.undo.base import Change, Entry, named
 from acp_agent.undo.contents import Contents
 from acp_agent.undo.first_look import GIT, FirstLook
@@ -49,8 +50,6 @@ SLICE = 0.05
 
 PIECE = 0.1
 """Seconds of the first look that the first command waits for, if it takes longer."""
-BESIDE = 0.01
-"""Seconds of work beside others, who have as long for themselves after it."""
 FEW = 400
 """Files that are compared with git's blobs while a command waits; more are compared beside it."""
 
@@ -160,11 +159,7 @@ class FolderLooks:
                 dirty = self._watch.changed()
                 self._told = self._watch.tells
                 again = {self._own.again.popleft() for _ in range(len(self._own.again))}
-                lost = {self._watch.lost.pop() for _ in range(len(self._watch.lost))}
-                for folder in lost:
-                    if folder in self._folders:
-                        self._watch.add(folder)
-                again |= lost
+                again |= self._watch.take_lost(self._folders)
                 if dirty is None:
                     self._rescan(list(self._folders), changed)
                     self._scan([top for top in self._tops if top not in self._folders], changed)

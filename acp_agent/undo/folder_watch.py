@@ -11,6 +11,7 @@ import os
 import struct
 import sys
 import threading
+from collections.abc import Container
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -162,8 +163,7 @@ class Watch:
         self.dirty: set[str] | None = set()
         """What changed since `changed` was called; `None`: any may have."""
         self.lost: set[str] = set()
-        """Folders that are not watched any more, since they were removed or moved. One that is there has changed, and
-        is to be added again."""
+        """Folders that are not watched any more, since they were removed or moved."""
         self._closed = False
         self._owner = owner or FolderWatch()
         self._owner.enter(self)
@@ -185,6 +185,15 @@ class Watch:
     def changed(self) -> set[str] | None:
         """The folders that changed since the last call; `None`: any may have."""
         return None if self._closed else self._owner.changed(self)
+
+    def take_lost(self, known: Container[str]) -> set[str]:
+        """The folders that are not watched any more since they were removed or moved: one that is there has changed.
+        Those that are `known` are added again."""
+        lost = {self.lost.pop() for _ in range(len(self.lost))}  # Another thread may add to it.
+        for folder in lost:
+            if folder in known:
+                self.add(folder)
+        return lost
 
     def close(self) -> None:
         self._closed = True

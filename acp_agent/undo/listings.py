@@ -52,7 +52,7 @@ class Listings:
         self.entries = self.others = 0
         """How many there are in all, and those of which git's index knows nothing."""
 
-    def __contains__(self, folder: str) -> bool:
+    def __contains__(self, folder: object) -> bool:
         return folder in self._packed
 
     def __iter__(self) -> Iterator[str]:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from acp_agent.undo import first_look, folder_looks
+from acp_agent.safety.folders.watch import YOUNG
+from acp_agent.undo import folder_looks
 from acp_agent.undo.contents import Contents
 from acp_agent.undo.folder_looks import FolderLooks, Limits
 from acp_agent.undo.folder_watch import OVERFLOW, FolderWatch, Watch
@@ -141,7 +142,7 @@ def test_a_command_may_begin_before_the_first_look_is_done_and_what_was_not_seen
         (bench.project / name).mkdir(parents=True)
         (bench.project / name / "x").write_text("before")
     git(bench.project, "init", "-q")
-    while os.stat(bench.project / "old/deep/x").st_ctime_ns >= time.time_ns() - 2 * first_look.YOUNG:
+    while os.stat(bench.project / "old/deep/x").st_ctime_ns >= time.time_ns() - 2 * YOUNG:
         pass
     scan, looks = bench.looks._scan_one, bench.looks
 

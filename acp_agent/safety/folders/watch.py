@@ -15,7 +15,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -33,7 +33,7 @@ YOUNG = 50_000_000
 SLICE = 0.02
 """Seconds of the first walk that one waits for who looks."""
 BESIDE = 0.01
-"""Seconds of it beside others, who have as long for themselves after it."""
+"""Seconds of looking beside others, who have as long for themselves after it."""
 
 Stamp = tuple[int, ...]
 What = Literal["new", "changed"]
@@ -44,7 +44,7 @@ Found = tuple[Path, bool]
 class Changes(Protocol):
     """Which folders changed, as `undo.folder_watch.Watch`."""
 
-    lost: set[str]
+    def take_lost(self, known: Container[str]) -> set[str]: ...
 
     def add(self, folder: str) -> None: ...
 
@@ -168,10 +168,7 @@ class Watch:
         """Lists known folders that have changed."""
         changed = None
         if self._changes is not None and (changed := self._changes.changed()) is not None:
-            lost = {self._changes.lost.pop() for _ in range(len(self._changes.lost))}
-            for folder in lost & self._folders.keys():
-                self._changes.add(folder)
-            changed |= lost
+            changed |= self._changes.take_lost(self._folders)
         queued = {folder for folder, _ in self._todo}
         found: list[Found] = []
         for folder in list(self._folders) if changed is None else changed:
