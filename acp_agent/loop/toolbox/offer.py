@@ -268,10 +268,10 @@ class Offer:
 
     def sent(self) -> list[ToolEntry]:
         """The entries whose definitions are sent now; what `prefers` boosts comes first, built-in tools, too. Those
-        that look at background commands are sent before there is one, but to a small context: a tool that came in the
-        middle of a turn would cost the server's prompt cache."""
+        that look at background commands are sent before there is one: a tool that came in the middle of a turn would
+        cost the server's prompt cache."""
         chosen, away = self._chosen, self._away()
-        fits = (None, NO_RUNS) if not self._small and self.find("bash") is not None else (None,)
+        fits = (None, NO_RUNS) if self.find("bash") is not None else (None,)
         entries = [
             entry for entry in self._registry.entries() if self.why_not(entry) in fits and not self._other_form(entry)
         ]
