@@ -44,7 +44,7 @@ import bench_undo
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.executors.base import FindQuery, GrepQuery
-from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.disk_files import DiskFiles, LocalDisk
 from acp_agent.executors.shell_state import with_state
 from acp_agent.llm.base import AssistantMessage, Message, ModelSettings, TextPart, UserMessage
 from acp_agent.llm.chat_request import Dialect, RequestEncoder
@@ -689,16 +689,16 @@ class Bench:
             for number in range(100):
                 text = f"line one\nvalue {folder * number}\nneedle {number}\n" if number == 7 else "line one\nvalue\n"
                 (tree / f"d{folder % 25}" / f"s{folder}" / f"f{number}.txt").write_text(text)
-        executor = LocalExecutor()
+        files = DiskFiles(LocalDisk(os.environ))
 
         async def ours() -> None:
             for _ in range(5):
                 begun = time.perf_counter()
-                found = await executor.grep(GrepQuery("needle", tree, True, 10_000, 120.0))
+                found = await files.grep(GrepQuery("needle", tree, True, 10_000, 120.0))
                 grep.append((time.perf_counter() - begun) * 1000)
                 assert len(found.matches) == 500
                 begun = time.perf_counter()
-                found = await executor.find(FindQuery("f7.txt", tree, 10_000, 120.0))
+                found = await files.find(FindQuery("f7.txt", tree, 10_000, 120.0))
                 find.append((time.perf_counter() - begun) * 1000)
                 assert len(found.matches) == 500
 

@@ -11,7 +11,7 @@ import anyio
 
 from acp_agent.config.load import load_config
 from acp_agent.config.safety_settings import DecidingHook, PluginsConfig
-from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.local import LocalCommands
 from acp_agent.loop.hooks.hook_runner import HookRunner
 from acp_agent.loop.prompts.library import Library
 from acp_agent.loop.toolbox.session_plugins import SessionPlugins
@@ -32,8 +32,8 @@ def measure(home: Path) -> list[Figure]:
 
 
 async def _hook(home: Path) -> list[Figure]:
-    executor = LocalExecutor()
-    runner = HookRunner(lambda: executor, home, dict, lambda of, words: list(words))
+    commands = LocalCommands()
+    runner = HookRunner(lambda: commands, home, dict, lambda of, words: list(words))
     hook = DecidingHook("PreToolUse", command="cat >/dev/null")
     more: list[float] = []
     for _ in range(ROUNDS):
@@ -43,7 +43,7 @@ async def _hook(home: Path) -> list[Figure]:
         begun = time.perf_counter()
         await runner.run(hook, FACTS)
         more.append((time.perf_counter() - begun - alone) * 1000)
-    await executor.close()
+    await commands.close()
     return [("a command hook, beyond its own process", "3 ms", more, "ms")]
 
 

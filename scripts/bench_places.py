@@ -16,16 +16,17 @@ from typing import Any, cast
 import anyio
 
 from acp_agent.config.place_settings import PlaceConfig
-from acp_agent.executors.base import Command, Executor, GrepQuery, TerminalSize
-from acp_agent.executors.far.far_executor import FarExecutor
+from acp_agent.executors.base import Command, Commands, Files, GrepQuery, TerminalSize
+from acp_agent.executors.disk_files import DiskFiles
 from acp_agent.executors.far.far_link import FarLink
+from acp_agent.executors.far.remote_commands import RemoteCommands
+from acp_agent.executors.far.remote_disk import RemoteDisk
 from acp_agent.executors.far.started import Way
-from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.local import LocalCommands
 from acp_agent.executors.places.container import Container
+from acp_agent.executors.places.container_commands import ContainerCommands
 from acp_agent.executors.places.engine import is_left, owner
-from acp_agent.executors.places.place_executor import PlaceExecutor
 from acp_agent.executors.places.ssh import Ssh
-from acp_agent.executors.route import Offer
 from acp_agent.executors.tmux.shared_shell import SharedShell
 from acp_agent.executors.tmux.tmux_server import Tmux
 
@@ -74,7 +75,7 @@ async def _tmux(folder: Path) -> list[Figure]:
     bare = [*socket, "send-keys", "-t", "bare", typed, "Enter", ";", "wait-for", "done"]
     tmux = Tmux(folder, "bench", os.environ, (), 2000)
     command = Command(SharedShell.script("bench"), folder, terminal=size, opened=await tmux.open(size, "shared"))
-    shell = SharedShell(await LocalExecutor().run(command), command, "bench")
+    shell = SharedShell(await LocalCommands().run(command), command, "bench")
 
     class InPane:
         async def run(self, command: Command) -> Any:
@@ -84,7 +85,7 @@ async def _tmux(folder: Path) -> list[Figure]:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(shell.live)
             await shell.ready()
-            figures = await _commands("tmux", cast(Executor, InPane()), folder, bare)
+            figures = await _commands("tmux", cast(Commands, InPane()), folder, bare)
             await shell.close()
         return figures
     finally:
@@ -94,11 +95,9 @@ async def _tmux(folder: Path) -> list[Figure]:
 
 async def _container(folder: Path, name: str) -> list[Figure]:
     place = Container("bench", PlaceConfig(container=name), "bench", (folder,), os.environ)
-    # Files are this machine's: nobody asks the client.
-    nobody: Any = None
-    async with _closed(PlaceExecutor(nobody, nobody, Offer(), place=place)) as executor:
+    async with _closed(ContainerCommands(place)) as commands:
         bare = ["podman", "exec", "--interactive", name, "sh", "-c", "true"]
-        return await _commands("container", executor, folder, bare)
+        return await _commands("container", commands, folder, bare)
 
 
 def _host(folder: Path, server: ssh_server.SshServer) -> list[Figure]:
@@ -114,29 +113,31 @@ def _host(folder: Path, server: ssh_server.SshServer) -> list[Figure]:
 
 
 async def _over_ssh(what: str, way: Way, folder: Path, bare: list[str]) -> list[Figure]:
-    async with _closed(FarExecutor(FarLink(way, owner(), is_left, 60.0))) as executor:
-        figures = await _commands(what, executor, folder, [*bare, "true"])
-        read = await _over(lambda: executor.read_text(folder / "file"), [*bare, f"cat {folder}/file"])
+    link = FarLink(way, owner(), is_left, 60.0)
+    async with _closed(RemoteCommands(link)) as commands:
+        files = DiskFiles(RemoteDisk(link))
+        figures = await _commands(what, commands, folder, [*bare, "true"])
+        read = await _over(lambda: files.read_text(folder / "file"), [*bare, f"cat {folder}/file"])
         figures.append((f"{what}: read of 10 kB over a bare `cat`, net", "10", read, "ms"))
-        return [*figures, await _grep(what, executor, folder, bare)]
+        return [*figures, await _grep(what, files, folder, bare)]
 
 
 @asynccontextmanager
-async def _closed(executor: Any) -> AsyncIterator[Any]:
+async def _closed(commands: Any) -> AsyncIterator[Any]:
     try:
-        yield executor
+        yield commands
     finally:
-        await executor.close()
+        await commands.close()
 
 
-async def _commands(what: str, executor: Executor, folder: Path, bare: list[str]) -> list[Figure]:
+async def _commands(what: str, commands: Commands, folder: Path, bare: list[str]) -> list[Figure]:
     async def run(script: str) -> None:
-        process = await executor.run(Command(script, folder))
+        process = await commands.run(Command(script, folder))
         await process.wait()
         await process.close()
 
     async def killed() -> float:
-        process = await executor.run(Command("setsid sleep 600 & sleep 600 & echo ready; wait", folder))
+        process = await commands.run(Command("setsid sleep 600 & sleep 600 & echo ready; wait", folder))
         async for _ in process.output():
             break
         begun = time.perf_counter()
@@ -155,7 +156,7 @@ async def _commands(what: str, executor: Executor, folder: Path, bare: list[str]
     ]
 
 
-async def _grep(what: str, executor: Executor, folder: Path, ssh: list[str]) -> Figure:
+async def _grep(what: str, files: Files, folder: Path, ssh: list[str]) -> Figure:
     tree = folder / "tree"
     for number in range(FOLDERS):
         (tree / str(number)).mkdir(parents=True, exist_ok=True)
@@ -165,7 +166,7 @@ async def _grep(what: str, executor: Executor, folder: Path, ssh: list[str]) -> 
     query = GrepQuery("wanted", tree, True, 1000, PATIENCE)
     ratios = []
     for _ in range(3):
-        ours = await _ms(lambda: executor.grep(query))
+        ours = await _ms(lambda: files.grep(query))
         ratios.append(ours / _bare([*ssh, f"grep -r wanted {tree} | sort"]))
     return (f"{what}: `grep` of 50,000 files over a bare `grep -r`", "1.2", ratios, "")
 

@@ -23,7 +23,7 @@ from pathlib import Path
 import anyio
 
 from acp_agent.executors.base import FindQuery, GrepQuery
-from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.disk_files import DiskFiles, LocalDisk
 from acp_agent.safety.folders.protect import PathRules
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -87,24 +87,24 @@ def _rg(*arguments: str) -> Work:
     return run
 
 
-def _executor(folder: Path) -> tuple[LocalExecutor, PathRules]:
+def _files(folder: Path) -> tuple[DiskFiles, PathRules]:
     """As a session has it."""
     rules = PathRules(bases=[folder], home=Path.home(), own=[Path.home() / ".config" / "acp-coder"])
-    return LocalExecutor(hides=rules.hides), rules
+    return DiskFiles(LocalDisk(os.environ), rules.hides), rules
 
 
 def _find(pattern: str) -> Work:
     def run(place: Place) -> None:
-        _ran(_executor(place.repository)[0].find, FindQuery(pattern, place.repository, MOST, SECONDS))
+        _ran(_files(place.repository)[0].find, FindQuery(pattern, place.repository, MOST, SECONDS))
 
     return run
 
 
 def _grep(pattern: str) -> Work:
     def run(place: Place) -> None:
-        executor, rules = _executor(place.repository)
+        files, rules = _files(place.repository)
         skips = lambda path: rules.key_file(path) is not None  # noqa: E731
-        _ran(executor.grep, GrepQuery(pattern, place.repository, True, MOST, SECONDS, skips=skips))
+        _ran(files.grep, GrepQuery(pattern, place.repository, True, MOST, SECONDS, skips=skips))
 
     return run
 
@@ -120,7 +120,7 @@ MEASUREMENTS = (
     Measurement("grep, a hit in each file", _grep("return value"), _rg("return value"), "none: it ends early"),
     Measurement(
         "list_directory, wide folder",
-        lambda place: _ran(_executor(place.wide)[0].list, place.wide, MOST),
+        lambda place: _ran(_files(place.wide)[0].list, place.wide, MOST),
         lambda place: deque(os.scandir(place.wide), 0).clear(),
         "150 ms",
     ),

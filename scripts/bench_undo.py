@@ -12,8 +12,8 @@ from pathlib import Path
 
 import anyio
 
-from acp_agent.executors.base import Executor
-from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.base import Files
+from acp_agent.executors.disk_files import DiskFiles, LocalDisk
 from acp_agent.store.base import SessionRecord
 from acp_agent.store.stores import sqlite_store
 from acp_agent.undo.base import Change
@@ -21,7 +21,7 @@ from acp_agent.undo.contents import Contents
 from acp_agent.undo.folder_looks import FolderLooks, Limits
 from acp_agent.undo.operation_log import Log, rows_of
 from acp_agent.undo.pictures import Camera
-from acp_agent.undo.recording_executor import RecordingExecutor
+from acp_agent.undo.recording_files import RecordingFiles
 from acp_agent.undo.restore import make
 from acp_agent.undo.undo_plan import make_plan
 
@@ -68,18 +68,18 @@ def _ms(work: Callable[[], object]) -> float:
 def _writes(home: Path, log: Log, contents: Contents) -> list[Figure]:
     """Writes of a file of 10 kB, alternately recorded and not."""
     path = home / "written" / "file.py"
-    local, camera = LocalExecutor(), Camera(contents, 64_000_000)
+    local, camera = DiskFiles(LocalDisk(os.environ)), Camera(contents, 64_000_000)
 
     async def rounds() -> list[float]:
         added = []
         for number in range(100):
             took: list[float] = []
             writer = log.begin(1, str(uuid.uuid4()), "call", "write")
-            executors: tuple[Executor, ...] = (local, RecordingExecutor(local, camera, writer, _Nobody()))
-            for executor in executors:
+            kinds: tuple[Files, ...] = (local, RecordingFiles(local, camera, writer, _Nobody()))
+            for files in kinds:
                 text = "".join(f"line {line} {number} {len(took)}\n" for line in range(800))[:10_000]
                 begun = time.perf_counter()
-                await executor.write_text(path, text)
+                await files.write_text(path, text)
                 took.append((time.perf_counter() - begun) * 1000)
             added.append(took[1] - took[0])
         return added[10:]

@@ -53,7 +53,7 @@ from acp_agent.loop.session import Session
 from acp_agent.loop.shell.command_network import CommandNetwork
 from acp_agent.loop.shell.confinement import Confinement
 from acp_agent.loop.shell.private_folder import PrivateFolder
-from acp_agent.loop.shell.session_shell import Late, Located, Shell
+from acp_agent.loop.shell.session_shell import Backend, Late, Located, Shell
 from acp_agent.loop.toolbox.absent import Absent
 from acp_agent.loop.toolbox.extensions import Extensions
 from acp_agent.loop.toolbox.mcp_tools import SessionServers
@@ -77,8 +77,7 @@ from acp_agent.tools.kit.registry import Registry, SessionRegistry
 from acp_agent.tools.net.web_access import WebAccess
 
 if TYPE_CHECKING:
-    from acp_agent.executors.editor import EditorExecutor
-    from acp_agent.executors.local import LocalExecutor
+    from acp_agent.executors.local import LocalCommands
     from acp_agent.executors.places.base import Elsewhere
     from acp_agent.executors.places.host import Host
     from acp_agent.loop.toolbox.session_plugins import SessionPlugins
@@ -87,17 +86,21 @@ if TYPE_CHECKING:
 TRUSTED = "acp_agent.loop.toolbox.trusted_programs:TrustedPrograms"
 PLUGINS = "acp_agent.loop.toolbox.session_plugins:SessionPlugins"
 UNDOING = "acp_agent.loop.undo.undoing:Undoing"
-EDITOR = "acp_agent.executors.editor:EditorExecutor"
-TERMINALS = "acp_agent.executors.editor:EditorTerminals"
+DYN_EXECUTOR = "acp_agent.executors.editor.dyn_executor:DynExecutor"
+EDITOR_FILES = "acp_agent.executors.editor.editor_files:EditorFiles"
+TERMINALS = "acp_agent.executors.editor.editor_terminals:EditorTerminals"
 PLACES = {
     "container": "acp_agent.executors.places.container:Container",
     "devcontainer": "acp_agent.executors.places.dev_container:DevContainer",
 }
 """Those whose files are this machine's; the others are a `HOST`."""
 HOST = "acp_agent.executors.places.host:Host"
-PLACE_EXECUTOR = "acp_agent.executors.places.place_executor:PlaceExecutor"
-FAR = "acp_agent.executors.far.far_executor:FarExecutor"
-LOCAL = "acp_agent.executors.local:LocalExecutor"
+CONTAINER_COMMANDS = "acp_agent.executors.places.container_commands:ContainerCommands"
+REMOTE_COMMANDS = "acp_agent.executors.far.remote_commands:RemoteCommands"
+REMOTE_DISK = "acp_agent.executors.far.remote_disk:RemoteDisk"
+LOCAL_COMMANDS = "acp_agent.executors.local:LocalCommands"
+LOCAL_DISK = "acp_agent.executors.disk_files:LocalDisk"
+DISK_FILES = "acp_agent.executors.disk_files:DiskFiles"
 
 STORE_URL = "ACP_CODER_STORE_URL"
 """It may have a password."""
@@ -300,8 +303,8 @@ def build_shell(
 
     def located(confinement: Confinement) -> Located:
         offer = editor_offer(session, elsewhere=confinement.place is not None, far=host is not None)
-        make = partial(build_executor, session, inherited, folder, confinement, offer)
-        return confinement, Late(make if host is None else partial(build_far, session, host, environ)), offer
+        make = partial(build_backend, session, inherited, folder, confinement, offer)
+        return confinement, Late(make if host is None else partial(build_remote, session, host, environ)), offer
 
     def locate(name: str) -> Located:
         other = find_place(name, settings.places)
@@ -309,14 +312,14 @@ def build_shell(
         made = None if other is None else build_place(other, session.id, roots, outer, confinement)
         return located(confinement.at(made))
 
-    _, executor, offer = located(confinement)
+    _, backend, offer = located(confinement)
     if host is not None:
-        _ = executor.executor  # It ends the connection, which is there already.
+        _ = backend.made  # It ends the connection, which is there already.
     here, others = settings.agent.place, other_places(session.config)
     apart = [name for name, other in others.items() if host is not None or is_host(other)]
     if session.part_of is not None:
         others, apart = {name: other for name, other in others.items() if name not in apart}, []
-    shell = Shell(roots, turn, folder, offer, executor, confinement, hooks, runs, here, list(others), apart, locate)
+    shell = Shell(roots, turn, folder, offer, backend, confinement, hooks, runs, here, list(others), apart, locate)
     return shell, inherited
 
 
@@ -344,8 +347,8 @@ def build_hooks(
     config = settings.hooks if plugins is None else replace(settings.hooks, on=[*settings.hooks.on, *plugins.hooks])
     config = config if session.hooks is None else session.hooks.config
     hidden, grace = own_keys(session.config), settings.tools.bash.terminate_grace
-    run_with: Late[LocalExecutor] = Late(
-        lambda: load(LOCAL)(
+    run_with: Late[LocalCommands] = Late(
+        lambda: load(LOCAL_COMMANDS)(
             environ=environ, hidden=hidden, terminate_grace=grace, folders=folders, entered=session.roots.here.entered
         )
     )
@@ -418,51 +421,52 @@ def build_place(
     return made
 
 
-def build_far(session: Session, host: Host, environ: Mapping[str, str]) -> EditorExecutor:
-    executor: EditorExecutor = load(FAR)(
+def build_remote(session: Session, host: Host, environ: Mapping[str, str]) -> Backend:
+    """Of another machine."""
+    commands = load(REMOTE_COMMANDS)(
         host.link,
         environ=environ,
         env=host.env,
         walls=host.walls,
         terminate_grace=session.config.settings.tools.bash.terminate_grace,
-        hides=session.roots.rules.hides,
     )
-    return executor
+    files = load(DISK_FILES)(load(REMOTE_DISK)(host.link, host.walls), session.roots.rules.hides)
+    return Backend(commands, files)
 
 
-def build_executor(
+def build_backend(
     session: Session, environ: Mapping[str, str], folder: PrivateFolder, confinement: Confinement, offer: EditorOffer
-) -> EditorExecutor:
-    settings, client = session.config.settings, session.client
-    tools, bash = settings.tools, settings.tools.bash
+) -> Backend:
+    """Of this machine, or of a container that has its files; the editor serves what it offers."""
+    settings, client, roots = session.config.settings, session.client, session.roots
+    tools, bash, user = settings.tools, settings.tools.bash, confinement.user
 
     def scrub(own: Iterable[str]) -> str:
         return scrubbing(bash.environment, SECRET_NAMES, (*own, *bash.environment_extra))
 
+    disk = load(LOCAL_DISK)(environ, roots.all, user)
+    files = load(EDITOR_FILES)(load(DISK_FILES)(disk, roots.rules.hides), client, offer, roots.all)
+    if (place := confinement.place) is not None:
+        make, grace = load(CONTAINER_COMMANDS), bash.terminate_grace
+        return Backend(make(place, terminate_grace=grace, ending=confinement.watched), files)
+    local = load(LOCAL_COMMANDS)(
+        environ=environ,
+        terminate_grace=bash.terminate_grace,
+        confine=confinement.confine,
+        folders=roots.all,
+        entered=roots.entered,
+        user=user,
+    )
     terminals = load(TERMINALS)(
         client,
+        local,
         folder.path / "scripts",
         kill_timeout=settings.limits.kill_timeout,
         output_limit=bash.editor_output_limit,
         confine=confinement.confine if tools.sandbox.editor_terminal else None,
         scrub=scrub,
     )
-    make = load(EDITOR)
-    if confinement.place is not None:
-        make = partial(load(PLACE_EXECUTOR), place=confinement.place, ending=confinement.watched)
-    executor: EditorExecutor = make(
-        client,
-        terminals,
-        offer,
-        environ=environ,
-        terminate_grace=bash.terminate_grace,
-        confine=confinement.confine,
-        folders=session.roots.all,
-        entered=session.roots.entered,
-        user=confinement.user,
-        hides=session.roots.rules.hides,
-    )
-    return executor
+    return Backend(load(DYN_EXECUTOR)(local, terminals, offer), files)
 
 
 def build_servers(

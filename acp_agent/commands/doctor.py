@@ -23,7 +23,7 @@ from acp_agent.config.place_settings import is_host, tmux_session
 from acp_agent.config.xdg import config_file
 from acp_agent.errors import ConfigError, ExecutorError, ProviderError, StoreError
 from acp_agent.executors.base import Command
-from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.local import LocalCommands
 from acp_agent.lazy import load
 from acp_agent.llm.base import (
     PROVIDERS,
@@ -372,9 +372,9 @@ def _store(config: Config, environ: Mapping[str, str]) -> Line:
 
 
 async def _shell(environ: Mapping[str, str]) -> Line:
-    executor = LocalExecutor(environ=environ, folders=(Path.cwd(),))
+    commands = LocalCommands(environ=environ, folders=(Path.cwd(),))
     with anyio.move_on_after(SHELL_SECONDS):
-        process = await executor.run(Command('printf "%s\\n%s" "$BASH_VERSION" "$PATH"', Path.cwd()))
+        process = await commands.run(Command('printf "%s\\n%s" "$BASH_VERSION" "$PATH"', Path.cwd()))
         try:
             status = await process.wait()
             bash, _, path = process.stdout.partition("\n")

@@ -327,17 +327,25 @@ class Tally(Struct, frozen=True):
         return (f"{words}, {self.bytes} bytes" if self.files else words) or "nothing"
 
 
-class Executor(Protocol):
-    """All paths are absolute and resolved: exactly what was checked is opened, and a link that has appeared since is an
-    error.
-
-    So is anything but a regular file, and what the configuration hides; listings and searches omit that. Raises
-    ExecutorError with a message, FileNotFoundError if a file is missing.
-    """
+class Commands(Protocol):
+    """Where command lines run."""
 
     async def run(self, command: Command) -> Process:
         """Starts the command; an ExecutorError means it did not start."""
         ...
+
+    async def close(self) -> None:
+        """Ends everything that commands left running, and what was made for them."""
+        ...
+
+
+class Files(Protocol):
+    """Where files are. All paths are absolute and resolved: exactly what was checked is opened, and a link that has
+    appeared since is an error.
+
+    So is anything but a regular file, and what the configuration hides; listings and searches omit that. Raises
+    ExecutorError with a message, FileNotFoundError if a file is missing.
+    """
 
     async def read_text(self, path: Path) -> str:
         """Returns the editor's text (unsaved changes included) if it has one, else the file's, in whatever encoding.

@@ -121,14 +121,14 @@ import resource, subprocess, sys, anyio
 from pathlib import Path
 from acp_agent.child import Child
 from acp_agent.executors.base import Command
-from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.local import LocalCommands
 from acp_agent.executors.search import Here
 from acp_agent.limits.descriptors import raise_limit
 from acp_agent.own_programs import run_git
 from acp_agent.plugins.plugin_sources import _run
 tools = sys.argv[1]
 async def run():
-    local = LocalExecutor()
+    local = LocalCommands()
     process = await local.run(Command("ulimit -Sn", Path("/")))
     async for chunk in process.output():
         print(chunk.text)

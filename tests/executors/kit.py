@@ -1,8 +1,8 @@
-"""Executors on a real folder, and an editor at the other end of a wire if one is needed."""
+"""Commands and files on a real folder, and an editor at the other end of a wire if one is needed."""
 
 import os
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,17 +11,22 @@ from typing import Any
 import anyio
 import pytest
 
+from acp_agent.child import User
 from acp_agent.client.tasks import Background
 from acp_agent.config.place_settings import PlaceConfig
 from acp_agent.errors import MethodNotFound
-from acp_agent.executors.base import Command, Executor, ExitStatus, OutputChunk, Process
-from acp_agent.executors.editor import EditorExecutor, EditorTerminals
-from acp_agent.executors.far.far_executor import FarExecutor
+from acp_agent.executors.base import Command, Commands, ExitStatus, Files, OutputChunk, Process
+from acp_agent.executors.disk_files import DiskFiles, LocalDisk
+from acp_agent.executors.editor.dyn_executor import DynExecutor
+from acp_agent.executors.editor.editor_files import EditorFiles
+from acp_agent.executors.editor.editor_terminals import EditorTerminals
 from acp_agent.executors.far.far_link import FarLink
-from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.far.remote_commands import RemoteCommands
+from acp_agent.executors.far.remote_disk import RemoteDisk
+from acp_agent.executors.local import LocalCommands
 from acp_agent.executors.places.container import Container, Walls
+from acp_agent.executors.places.container_commands import ContainerCommands
 from acp_agent.executors.places.engine import is_left, owner
-from acp_agent.executors.places.place_executor import PlaceExecutor
 from acp_agent.executors.places.ssh import Ssh
 from acp_agent.executors.route import Offer
 from acp_agent.executors.sandbox.base import SandboxPolicy
@@ -55,11 +60,15 @@ class _NothingToAsk:
 class Stage:
     """What a test plays on."""
 
-    executor: LocalExecutor
+    commands: Commands
+    files: Files
     folder: Path
     scripts: Path
     editor: FakeEditor | None = None
     connection: Connection | None = None
+    local: LocalCommands | None = None
+    client: Client | None = None
+    """Both with an editor."""
     container: str = ""
     """The name of the one that commands run in."""
 
@@ -86,27 +95,26 @@ async def stage(
     backend: str, tmp_path: Path, *, offer: Offer | None = None, timeout: float = 5.0, hides: Any = None,
     folders: Sequence[Path] = (), bound: float = BOUND, **editor_options: Any,
 ) -> AsyncIterator[Stage]:  # fmt: skip
-    """An executor of the kind `backend`; everything is bounded, closed and killed at the end."""
+    """Commands and files of the kind `backend`; everything is bounded, closed and killed at the end."""
     folder, scripts = tmp_path / "work", tmp_path / "scripts"
     folder.mkdir(exist_ok=True)
     scripts.mkdir(exist_ok=True)
-    executor = LocalExecutor(hides=hides)
+    commands: Commands = LocalCommands()
+    files = local_files(hides)
     with anyio.fail_after(bound):
         try:
             if backend.startswith("container"):
-                executor, name = in_container(tmp_path, landlock=backend != "container")
-                yield Stage(executor, folder, scripts, container=name)
+                commands, name = in_container(tmp_path, landlock=backend != "container")
+                yield Stage(commands, files, folder, scripts, container=name)
                 return
             if backend == "local":
-                yield Stage(executor, folder, scripts)
+                yield Stage(commands, files, folder, scripts)
                 return
-            if backend == "busybox":
-                executor = in_busybox(tmp_path, hides)
-                yield Stage(executor, folder, scripts, container=containers.running(tmp_path.parent))
-                return
-            if backend.startswith("ssh"):
-                executor = over_ssh(hides, python=backend == "ssh")
-                yield Stage(executor, folder, scripts)
+            if backend in FILES_ELSEWHERE:
+                link = in_busybox(tmp_path) if backend == "busybox" else over_ssh(python=backend == "ssh")
+                container = containers.running(tmp_path.parent) if backend == "busybox" else ""
+                commands, files = RemoteCommands(link), DiskFiles(RemoteDisk(link), hides)
+                yield Stage(commands, files, folder, scripts, container=container)
                 return
             ours, theirs = memory_pair()
             connection = Connection(ours, _NothingToAsk(), peer=Peer(encode=encode))
@@ -115,15 +123,20 @@ async def stage(
                 try:
                     async with FakeEditor(theirs, check=False, **editor_options) as fake:
                         client = Client(connection, "s", fake.client.capabilities, timeout=timeout)
-                        terminals = EditorTerminals(client, scripts, kill_timeout=0.5)
-                        offered = offer or Offer(True, True, True)
-                        executor = EditorExecutor(client, terminals, offered, hides=hides, folders=folders)
-                        yield Stage(executor, folder, scripts, fake, connection)
+                        local, offered = LocalCommands(folders=folders), offer or Offer(True, True, True)
+                        terminals = EditorTerminals(client, local, scripts, kill_timeout=0.5)
+                        commands = DynExecutor(local, terminals, offered)
+                        buffers = EditorFiles(files, client, offered, folders)
+                        yield Stage(commands, buffers, folder, scripts, fake, connection, local=local, client=client)
                 finally:
                     connection.close()
         finally:
             with anyio.CancelScope(shield=True):
-                await executor.close()
+                await commands.close()
+
+
+def local_files(hides: Any = None, user: Callable[[], User | None] = lambda: None) -> DiskFiles:
+    return DiskFiles(LocalDisk(os.environ, user=user), hides)
 
 
 class Exec:
@@ -139,23 +152,23 @@ class Exec:
         return ("podman", "exec", "--interactive", *(("--tty",) if terminal else ()), self._name, *argv)
 
 
-def in_busybox(tmp_path: Path, hides: Any = None) -> FarExecutor:
+def in_busybox(tmp_path: Path) -> FarLink:
     """In a container that has the folders of all tests."""
     if why := containers.missing():
         pytest.skip(why)
-    return FarExecutor(FarLink(Exec(containers.running(tmp_path.parent)), owner(), is_left, 60.0), hides=hides)
+    return FarLink(Exec(containers.running(tmp_path.parent)), owner(), is_left, 60.0)
 
 
-def over_ssh(hides: Any = None, linger: float = 60.0, *, python: bool = True) -> FarExecutor:
+def over_ssh(linger: float = 60.0, *, python: bool = True) -> FarLink:
     """On a real server, which is this machine."""
     if why := ssh_server.missing():
         pytest.skip(f"not installed: {why}")
     server = ssh_server.running()
     way = Ssh(server.host, os.environ, arguments=("-F", str(server.config)))
-    return FarExecutor(FarLink(way if python else ssh_server.WithoutPython(way), owner(), is_left, linger), hides=hides)
+    return FarLink(way if python else ssh_server.WithoutPython(way), owner(), is_left, linger)
 
 
-def in_container(tmp_path: Path, *, landlock: bool = False) -> tuple[PlaceExecutor, str]:
+def in_container(tmp_path: Path, *, landlock: bool = False) -> tuple[ContainerCommands, str]:
     """Commands run in a container that runs already and has the folders of all tests. `landlock`: each confined."""
     if why := containers.missing():
         pytest.skip(why)
@@ -163,7 +176,7 @@ def in_container(tmp_path: Path, *, landlock: bool = False) -> tuple[PlaceExecut
     config, user = PlaceConfig(container=name, landlock=landlock), lambda: None
     policy = SandboxPolicy(writable=(tmp_path,), hidden=(tmp_path / "hidden",))
     place = Container("web", config, "test", (tmp_path,), os.environ, Walls, user, lambda: policy)
-    return PlaceExecutor(None, None, Offer(), place=place), name
+    return ContainerCommands(place), name
 
 
 @dataclass
@@ -185,8 +198,8 @@ async def collect(process: Process) -> Ended:
         await process.close()
 
 
-async def run(executor: Executor, script: str, cwd: Path, **rest: Any) -> Ended:
-    return await collect(await executor.run(Command(script, cwd, **rest)))
+async def run(commands: Commands, script: str, cwd: Path, **rest: Any) -> Ended:
+    return await collect(await commands.run(Command(script, cwd, **rest)))
 
 
 async def until_exists(path: Path) -> str:

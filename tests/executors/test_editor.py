@@ -8,7 +8,7 @@ import pytest
 
 from acp_agent.errors import ConnectionClosed, ExecutorError
 from acp_agent.executors.base import Command, ExitStatus
-from acp_agent.executors.editor import NotStarted
+from acp_agent.executors.editor.editor_terminals import NotStarted
 from acp_agent.executors.route import Backend, Offer, Operation, route
 from acp_agent.testing.fake_editor import AnswersError, NeverAnswers
 from tests.e2e.kit import alive, until_gone
@@ -36,23 +36,23 @@ def test_each_capability_counts_by_itself(operation: Operation, offer: Offer, ba
 async def test_what_is_not_offered_is_never_asked(tmp_path: Path) -> None:
     offer: dict[str, Any] = {"terminal": False, "fs_read": False, "fs_write": False}
     async with stage("editor", tmp_path, offer=NOTHING, **offer) as on:
-        assert (await run(on.executor, "echo x", on.folder)).stdout == "x\n"
-        await on.executor.write_text(on.folder / "f", "x")
-        assert await on.executor.read_text(on.folder / "f") == "x" and on.editor is not None
+        assert (await run(on.commands, "echo x", on.folder)).stdout == "x\n"
+        await on.files.write_text(on.folder / "f", "x")
+        assert await on.files.read_text(on.folder / "f") == "x" and on.editor is not None
         assert on.editor.transcript == []
 
 
 async def test_a_command_is_one_script_that_means_the_same_joined_for_a_shell(tmp_path: Path) -> None:
     for joined in (False, True):
         async with stage("editor", tmp_path, join_for_shell=joined) as on:
-            assert (await run(on.executor, """echo "a  b" 'c;d' $((1+1)) | cat""", on.folder)).stdout == "a  b c;d 2\n"
+            assert (await run(on.commands, """echo "a  b" 'c;d' $((1+1)) | cat""", on.folder)).stdout == "a  b c;d 2\n"
     async with stage("editor", tmp_path, crlf_output=True) as on:
-        assert (await run(on.executor, "echo a; echo b", on.folder)).stdout == "a\nb\n"
+        assert (await run(on.commands, "echo a; echo b", on.folder)).stdout == "a\nb\n"
 
 
 async def test_a_terminal_is_shown_and_released_exactly_once(tmp_path: Path) -> None:
     async with stage("editor", tmp_path) as on:
-        process = await on.executor.run(Command("echo x", on.folder))
+        process = await on.commands.run(Command("echo x", on.folder))
         assert process.view is not None and process.view.terminal_id == "term-1"
         await process.wait()
         assert on.asked("terminal/release") == 0
@@ -64,7 +64,7 @@ async def test_a_terminal_is_shown_and_released_exactly_once(tmp_path: Path) -> 
 
 async def test_a_wait_that_is_never_answered_after_a_kill_does_not_hang(tmp_path: Path) -> None:
     async with stage("editor", tmp_path, wait_never_answers_after_kill=True) as on:
-        process = await on.executor.run(Command("echo x; echo 1 > ready; sleep 600", on.folder))
+        process = await on.commands.run(Command("echo x; echo 1 > ready; sleep 600", on.folder))
         await until_exists(on.folder / "ready")
         with anyio.move_on_after(0.05):
             await process.wait()
@@ -84,7 +84,7 @@ ON_THE_WAY_OUT = ["terminal/kill", "terminal/output", "terminal/release"]
 ])  # fmt: skip
 async def test_a_client_that_fails_holds_nothing(method: str, trouble: AnswersError | NeverAnswers, tmp_path: Path):
     async with stage("editor", tmp_path, misbehave={method: trouble}) as on:
-        process = await on.executor.run(Command("echo 1 > ready; sleep 600", on.folder))
+        process = await on.commands.run(Command("echo 1 > ready; sleep 600", on.folder))
         await until_exists(on.folder / "ready")
         with anyio.move_on_after(0.05):
             await process.wait()
@@ -96,7 +96,7 @@ async def test_a_client_that_fails_holds_nothing(method: str, trouble: AnswersEr
 @pytest.mark.parametrize("kills", [True, False], ids=["killed", "closed while it runs"])
 async def test_what_a_client_does_not_kill_is_killed_here(kills: bool, tmp_path: Path) -> None:
     async with stage("editor", tmp_path, nothing_is_killed=True) as on:
-        process = await on.executor.run(Command("sleep 600 & echo $$ $! > made; mv made pids; wait", on.folder))
+        process = await on.commands.run(Command("sleep 600 & echo $$ $! > made; mv made pids; wait", on.folder))
         await until_exists(on.folder / "pids")
         if kills:
             await process.kill()
@@ -108,7 +108,7 @@ async def test_what_a_client_does_not_kill_is_killed_here(kills: bool, tmp_path:
 async def test_only_the_command_that_is_killed_ends(tmp_path: Path) -> None:
     async with stage("editor", tmp_path, nothing_is_killed=True) as on:
         one, two = [
-            await on.executor.run(Command(f"echo $$ > made{name}; mv made{name} {name}; sleep 600", on.folder))
+            await on.commands.run(Command(f"echo $$ > made{name}; mv made{name} {name}; sleep 600", on.folder))
             for name in ("one", "two")
         ]
         for name in ("one", "two"):
@@ -123,10 +123,10 @@ async def test_only_the_command_that_is_killed_ends(tmp_path: Path) -> None:
 
 async def test_a_client_without_wait_for_exit_is_polled_and_a_lost_terminal_told(tmp_path: Path) -> None:
     async with stage("editor", tmp_path, misbehave={"terminal/wait_for_exit": NOT_FOUND}) as on:
-        ended = await run(on.executor, "echo x; exit 3", on.folder)
+        ended = await run(on.commands, "echo x; exit 3", on.folder)
         assert (ended.stdout, ended.status) == ("x\n", ExitStatus(3))
     async with stage("editor", tmp_path, misbehave={"terminal/wait_for_exit": AnswersError()}) as on:
-        process = await on.executor.run(Command("echo x", on.folder))
+        process = await on.commands.run(Command("echo x", on.folder))
         with pytest.raises(ExecutorError, match="lost the terminal"):
             await process.wait()
         await process.close()
@@ -135,11 +135,11 @@ async def test_a_client_without_wait_for_exit_is_polled_and_a_lost_terminal_told
 async def test_a_terminal_that_cannot_be_made_is_replaced_here_unless_it_may_be_there(tmp_path: Path) -> None:
     async with stage("editor", tmp_path, timeout=0.2, misbehave={"terminal/create": NeverAnswers()}) as on:
         with pytest.raises(ExecutorError, match="unknown") as error:
-            await on.executor.run(Command("echo y >> log", on.folder))
+            await on.commands.run(Command("echo y >> log", on.folder))
         assert not isinstance(error.value, NotStarted)
         assert not (on.folder / "log").exists()
     async with stage("editor", tmp_path, misbehave={"terminal/create": AnswersError()}) as on:
-        process = await on.executor.run(Command("echo x; echo y >> log", on.folder))
+        process = await on.commands.run(Command("echo x; echo y >> log", on.folder))
         assert process.view is None
         assert (await collect(process)).stdout == "x\n"
         assert (on.folder / "log").read_text() == "y\n" and list(on.scripts.iterdir()) == []
@@ -150,10 +150,10 @@ async def test_nothing_runs_here_and_nothing_is_left_after_the_connection_has_en
         assert on.connection is not None
         on.connection.close()
         with pytest.raises(ConnectionClosed):
-            await on.executor.run(Command("echo y >> log", on.folder))
+            await on.commands.run(Command("echo y >> log", on.folder))
         assert not (on.folder / "log").exists() and list(on.scripts.iterdir()) == []
     async with stage("editor", tmp_path) as on:
-        process = await on.executor.run(Command("sleep 600", on.folder))
+        process = await on.commands.run(Command("sleep 600", on.folder))
         assert on.connection is not None
         on.connection.close()
         await process.close()
@@ -163,22 +163,22 @@ async def test_nothing_runs_here_and_nothing_is_left_after_the_connection_has_en
 async def test_a_missing_file_that_reads_empty_or_is_not_taken_is_that_of_the_disk(tmp_path: Path) -> None:
     async with stage("editor", tmp_path, missing_file_reads_empty=True) as on:
         with pytest.raises(FileNotFoundError):
-            await on.executor.read_text(on.folder / "missing")
+            await on.files.read_text(on.folder / "missing")
         (on.folder / "empty").touch()
-        assert await on.executor.read_text(on.folder / "empty") == ""
+        assert await on.files.read_text(on.folder / "empty") == ""
     async with stage("editor", tmp_path, misbehave={"fs/read_text_file": AnswersError(-32602)}) as on:
         (on.folder / "f").write_text("disk")
-        assert await on.executor.read_text(on.folder / "f") == "disk"
-        assert await on.executor.write_text(on.folder / "f", "text") == "text" and on.asked("fs/write_text_file") == 0
+        assert await on.files.read_text(on.folder / "f") == "disk"
+        assert await on.files.write_text(on.folder / "f", "text") == "text" and on.asked("fs/write_text_file") == 0
 
 
 @pytest.mark.parametrize("failure", [AnswersError(), NOT_FOUND, NeverAnswers()])
 async def test_a_read_that_fails_is_answered_by_the_disk(failure: AnswersError | NeverAnswers, tmp_path: Path) -> None:
     async with stage("editor", tmp_path, timeout=0.2, misbehave={"fs/read_text_file": failure}) as on:
         (on.folder / "f").write_text("disk")
-        assert await on.executor.read_text(on.folder / "f") == "disk"
+        assert await on.files.read_text(on.folder / "f") == "disk"
         with pytest.raises(FileNotFoundError):
-            await on.executor.read_text(on.folder / "missing")
+            await on.files.read_text(on.folder / "missing")
 
 
 @pytest.mark.parametrize("client", [
@@ -191,7 +191,7 @@ async def test_text_is_on_the_disk_whatever_the_client_makes_of_it(client: dict[
         (on.folder / "f").write_text("old")
         (on.folder / "same").write_text("text")
         for path in (on.folder / "f", on.folder / "same", on.folder / "new" / "g"):
-            assert await on.executor.write_text(path, "text") == "text"
+            assert await on.files.write_text(path, "text") == "text"
             assert path.read_text() == "text"
         assert on.asked("fs/write_text_file") == 3
 
@@ -201,7 +201,7 @@ async def test_a_write_that_stays_in_the_buffer_is_not_made_on_disk(tmp_path: Pa
     buffers = {path: "typed"}
     async with stage("editor", tmp_path, buffers=buffers, save=False) as on:
         path.write_text("disk")
-        assert await on.executor.write_text(path, "text") == "text"
+        assert await on.files.write_text(path, "text") == "text"
         assert path.read_text() == "disk"
         assert buffers == {path: "text"}
 
@@ -212,7 +212,7 @@ async def test_a_write_that_stays_in_the_buffer_is_not_made_on_disk(tmp_path: Pa
 async def test_a_failed_write_is_told_and_not_forced(trouble: AnswersError | NeverAnswers, words: str, tmp_path: Path):
     async with stage("editor", tmp_path, timeout=0.2, misbehave={"fs/write_text_file": trouble}) as on:
         with pytest.raises(ExecutorError, match=words):
-            await on.executor.write_text(on.folder / "f", "text")
+            await on.files.write_text(on.folder / "f", "text")
         assert not (on.folder / "f").exists()
 
 
@@ -223,19 +223,19 @@ async def test_a_buffer_that_was_not_read_is_not_overwritten(failure: AnswersErr
     failing = {"fs/read_text_file": failure}
     async with stage("editor", tmp_path, timeout=0.2, buffers=buffers, save=False, misbehave=failing) as on:
         path.write_text("disk")
-        assert await on.executor.read_text(path) == "disk"
+        assert await on.files.read_text(path) == "disk"
         with pytest.raises(ExecutorError, match="may have unsaved changes, so nothing was written"):
-            await on.executor.write_text(path, "text")
+            await on.files.write_text(path, "text")
         assert (buffers, path.read_text()) == ({path: "typed"}, "disk")
         assert on.editor is not None
         path.unlink()
         if isinstance(failure, AnswersError):  # Clients report a missing file in many ways.
             with pytest.raises(FileNotFoundError):
-                await on.executor.read_text(path)
-            assert await on.executor.write_text(path, "typed") == "typed"
+                await on.files.read_text(path)
+            assert await on.files.write_text(path, "typed") == "typed"
         on.editor.misbehave.clear()
-        assert await on.executor.read_text(path) == "typed"
-        assert await on.executor.write_text(path, "typed on") == "typed on"
+        assert await on.files.read_text(path) == "typed"
+        assert await on.files.write_text(path, "typed on") == "typed on"
 
 
 @pytest.mark.parametrize(("disk", "buffer", "client", "read"), [
@@ -250,7 +250,7 @@ async def test_what_is_read_is_what_the_person_sees_with_the_line_ends_it_has(
     file = tmp_path / "work" / "f"
     async with stage("editor", tmp_path, buffers={} if buffer is None else {file: buffer}, **client) as on:
         file.write_bytes(disk)
-        assert await on.executor.read_text(file) == read
+        assert await on.files.read_text(file) == read
 
 
 @pytest.mark.parametrize("how", ["ignore", "replace"])
@@ -258,11 +258,11 @@ async def test_a_file_that_the_client_could_not_decode_is_read_and_written_on_th
     file = tmp_path / "work" / "f"
     async with stage("editor", tmp_path, buffers={file: b"caf\xe9\n".decode("utf-8", how)}) as on:
         file.write_bytes(b"caf\xe9\r\n")
-        assert await on.executor.read_text(file) == "café\r\n"
-        assert "the file on the disk is used" in on.executor.remark(file)
-        assert await on.executor.write_text(file, "thé\r\n") == "thé\r\n"
+        assert await on.files.read_text(file) == "café\r\n"
+        assert "the file on the disk is used" in on.files.remark(file)
+        assert await on.files.write_text(file, "thé\r\n") == "thé\r\n"
         assert file.read_bytes() == b"th\xe9\r\n"
-        assert "the file on the disk is used" in on.executor.remark(file) and on.asked("fs/write_text_file") == 0
+        assert "the file on the disk is used" in on.files.remark(file) and on.asked("fs/write_text_file") == 0
 
 
 async def test_only_unsaved_changes_that_were_not_decoded_are_kept_from_being_overwritten(tmp_path: Path) -> None:
@@ -270,15 +270,15 @@ async def test_only_unsaved_changes_that_were_not_decoded_are_kept_from_being_ov
     async with stage("editor", tmp_path, buffers={file: "caf\ufffd and typed\n"}) as on:
         file.write_bytes(b"caf\xe9\n")
         with pytest.raises(ExecutorError, match="has unsaved changes"):
-            await on.executor.read_text(file)
+            await on.files.read_text(file)
         with pytest.raises(ExecutorError, match="has unsaved changes"):
-            await on.executor.write_text(file, "x")
+            await on.files.write_text(file, "x")
         assert file.read_bytes() == b"caf\xe9\n"
     file = tmp_path / "work" / "f"
     async with stage("editor", tmp_path, buffers={file: "typed \ufffd"}) as on:
         file.write_bytes(b"\xef\xbb\xbfsaved")
-        assert await on.executor.read_text(file) == "typed \ufffd"
-        assert await on.executor.write_text(file, "text") == "text"
+        assert await on.files.read_text(file) == "typed \ufffd"
+        assert await on.files.write_text(file, "text") == "text"
         assert (on.asked("fs/write_text_file"), file.read_bytes()) == (1, b"\xef\xbb\xbftext")
 
 
@@ -287,8 +287,8 @@ async def test_a_client_that_writes_utf8_does_not_change_the_encoding_of_a_file(
     file = tmp_path / "work" / "f"
     async with stage("editor", tmp_path, buffers={file: "café, unsaved"}) as on:
         file.write_bytes(old)
-        assert await on.executor.read_text(file) == "café, unsaved"
-        assert await on.executor.write_text(file, "thé") == "thé" and on.asked("fs/write_text_file") == 1
+        assert await on.files.read_text(file) == "café, unsaved"
+        assert await on.files.write_text(file, "thé") == "thé" and on.asked("fs/write_text_file") == 1
         assert file.read_bytes() == old.replace("caf".encode("utf-16-le"), "th".encode("utf-16-le")).replace(
             b"caf", b"th"
         )

@@ -11,7 +11,7 @@ from pytest import MonkeyPatch
 
 from acp_agent.client import fs
 from acp_agent.errors import AgentError
-from acp_agent.executors import editor
+from acp_agent.executors.editor.editor_files import EditorFiles
 from acp_agent.executors.unmoved import Way, way_to
 from acp_agent.testing.fake_model import Call
 from tests.agent.kit import results, rig, rounds
@@ -62,7 +62,7 @@ def unchecked(monkeypatch: MonkeyPatch) -> None:
     async def yes(*_: object) -> bool:
         return True
 
-    monkeypatch.setattr(editor.EditorExecutor, "_is_unmoved", yes)
+    monkeypatch.setattr(EditorFiles, "_is_unmoved", yes)
 
 
 @pytest.mark.parametrize("controlled", [False, True])
@@ -130,8 +130,8 @@ async def test_a_folder_that_is_swapped_all_the_time_never_leads_the_editors_rea
         naive: set[str] = set()
         ours: list[str] = []
         led_out = 0
-        assert isinstance(on.executor, editor.EditorExecutor)
-        client = on.executor._client
+        client = on.client
+        assert client is not None
         ask = client.read_text_file
 
         async def counted(path: Path) -> str:
@@ -150,7 +150,7 @@ async def test_a_folder_that_is_swapped_all_the_time_never_leads_the_editors_rea
                 if number >= ROUNDS and led_out and ours:
                     break
                 try:
-                    ours.append(await on.executor.read_text(folder / "f"))
+                    ours.append(await on.files.read_text(folder / "f"))
                 except (AgentError, OSError):
                     continue
         assert naive == {OURS, SECRET}, "the control never got out: this race shows nothing"
@@ -166,12 +166,12 @@ async def test_a_write_that_the_editor_was_led_out_with_is_never_called_done(tmp
             name, text = f"n{number}", f"words {number}"
             with swapping(folder, link):
                 try:
-                    done = await on.executor.write_text(folder / name, text) == text
+                    done = await on.files.write_text(folder / name, text) == text
                 except (AgentError, OSError):
                     done = False
             if done:
                 assert (folder / name).read_text() == text
-                assert not (tmp_path / "secret" / name).exists() or "another place" in on.executor.remark(folder / name)
+                assert not (tmp_path / "secret" / name).exists() or "another place" in on.files.remark(folder / name)
 
 
 async def test_the_same_race_gets_out_without_the_comparison(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
@@ -182,7 +182,7 @@ async def test_the_same_race_gets_out_without_the_comparison(tmp_path: Path, mon
         with swapping(folder, link):
             for _ in range(20_000):
                 try:
-                    if await on.executor.read_text(folder / "f") == SECRET:
+                    if await on.files.read_text(folder / "f") == SECRET:
                         return
                 except (AgentError, OSError):
                     continue

@@ -60,19 +60,19 @@ async def test_files_links_and_folders_are_removed(on: Stage, tmp_path: Path) ->
     plant(on.folder / "d")
     (on.folder / "d" / "out").symlink_to(precious)
     (on.folder / "out").symlink_to(precious)
-    assert await on.executor.remove(on.folder / "out", max_entries=MOST) == Tally(links=1)
-    assert await on.executor.remove(on.folder / "d", max_entries=MOST) == Tally(2, 2, 2, 13)
+    assert await on.files.remove(on.folder / "out", max_entries=MOST) == Tally(links=1)
+    assert await on.files.remove(on.folder / "d", max_entries=MOST) == Tally(2, 2, 2, 13)
     assert list(on.folder.iterdir()) == []
     assert len(picture(precious)) == 4
     with pytest.raises(FileNotFoundError):
-        await on.executor.remove(on.folder / "d", max_entries=MOST)
+        await on.files.remove(on.folder / "d", max_entries=MOST)
 
 
 async def test_a_copy_is_the_same_with_modes_times_and_links(on: Stage, backend: str) -> None:
     source = plant(on.folder / "d")
     (source / "out").symlink_to("../../outside")
     to = on.folder / "x" / "copy"
-    assert await on.executor.copy(source, to, overwrite=False, max_entries=MOST) == Tally(2, 2, 2, 13)
+    assert await on.files.copy(source, to, overwrite=False, max_entries=MOST) == Tally(2, 2, 2, 13)
     assert picture(to) == picture(source)
     for name in ("a.txt", "sub", "sub/run.sh"):
         exact = 1 if backend != "busybox" else 10**9  # Its `cp` keeps the second.
@@ -87,7 +87,7 @@ async def test_nothing_is_replaced_unless_told(on: Stage, operation: str) -> Non
     plant(on.folder / "d")
     (on.folder / "e").mkdir()
     (on.folder / "e" / "old").touch()
-    run = getattr(on.executor, operation)
+    run = getattr(on.files, operation)
     for source, to in (("f", "g"), ("d", "e")):
         with pytest.raises(ExecutorError, match="exists already"):
             await run(on.folder / source, on.folder / to, overwrite=False, max_entries=MOST)
@@ -106,7 +106,7 @@ async def test_nothing_is_replaced_unless_told(on: Stage, operation: str) -> Non
 async def test_a_folder_goes_neither_into_itself_nor_over_what_holds_it(on: Stage, operation: str) -> None:
     source = plant(on.folder / "d")
     before = picture(on.folder)
-    run = getattr(on.executor, operation)
+    run = getattr(on.files, operation)
     for a, b, words in (
         (source, source, "both source and destination"), (source, source / "sub" / "new" / "d", "is inside"),
         (source / "sub", source, "contains"),
@@ -119,14 +119,14 @@ async def test_a_folder_goes_neither_into_itself_nor_over_what_holds_it(on: Stag
 async def test_a_folder_is_moved_with_parents_made_unless_it_has_too_many_entries(on: Stage) -> None:
     before = picture(plant(on.folder / "d"))
     with pytest.raises(ExecutorError, match="more than 4 entries"):
-        await on.executor.remove(on.folder / "d", max_entries=4)
-    for operation in (on.executor.move, on.executor.copy):
+        await on.files.remove(on.folder / "d", max_entries=4)
+    for operation in (on.files.move, on.files.copy):
         with pytest.raises(ExecutorError, match="more than 4 entries"):
             await operation(on.folder / "d", on.folder / "e", overwrite=False, max_entries=4)
     assert picture(on.folder / "d") == before
     assert os.listdir(on.folder) == ["d"]
     to = on.folder / "x" / "y"
-    assert await on.executor.move(on.folder / "d", to, overwrite=False, max_entries=MOST) == PLANTED
+    assert await on.files.move(on.folder / "d", to, overwrite=False, max_entries=MOST) == PLANTED
     assert picture(to) == before
     assert not (on.folder / "d").exists()
 
@@ -139,23 +139,23 @@ async def test_pipes_sockets_and_devices_are_not_copied(on: Stage) -> None:
     os.mkfifo(on.folder / "d" / "p")
     for name, words in (("pipe", "is a pipe"), ("sock", "is a socket"), ("d", "d/p is a pipe")):
         with pytest.raises(ExecutorError, match=words):
-            await on.executor.copy(on.folder / name, on.folder / "new", overwrite=False, max_entries=MOST)
+            await on.files.copy(on.folder / name, on.folder / "new", overwrite=False, max_entries=MOST)
     with pytest.raises(ExecutorError, match="is a device"):
-        await on.executor.copy(Path("/dev/null"), on.folder / "new", overwrite=False, max_entries=MOST)
+        await on.files.copy(Path("/dev/null"), on.folder / "new", overwrite=False, max_entries=MOST)
     assert set(os.listdir(on.folder)) == {"pipe", "sock", "d"}
-    await on.executor.move(on.folder / "pipe", on.folder / "p2", overwrite=False, max_entries=MOST)
-    assert (await on.executor.remove(on.folder / "p2", max_entries=MOST)).files == 1
+    await on.files.move(on.folder / "pipe", on.folder / "p2", overwrite=False, max_entries=MOST)
+    assert (await on.files.remove(on.folder / "p2", max_entries=MOST)).files == 1
 
 
 async def test_capital_letters_alone_may_change_and_a_folder_is_made_with_its_parents(on: Stage) -> None:
     (on.folder / "readme.md").write_text("x")
-    await on.executor.move(on.folder / "readme.md", on.folder / "README.md", overwrite=False, max_entries=MOST)
+    await on.files.move(on.folder / "readme.md", on.folder / "README.md", overwrite=False, max_entries=MOST)
     assert os.listdir(on.folder) == ["README.md"]
-    assert await on.executor.make_directory(on.folder / "a" / "b" / "c") == 3
-    assert await on.executor.make_directory(on.folder / "a" / "b" / "c") == 0
+    assert await on.files.make_directory(on.folder / "a" / "b" / "c") == 3
+    assert await on.files.make_directory(on.folder / "a" / "b" / "c") == 0
     (on.folder / "f").touch()
     with pytest.raises(ExecutorError, match="f is not a folder"):
-        await on.executor.make_directory(on.folder / "f" / "g")
+        await on.files.make_directory(on.folder / "f" / "g")
 
 
 async def test_a_cancelled_copy_leaves_nothing_behind(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
@@ -173,7 +173,7 @@ async def test_a_cancelled_copy_leaves_nothing_behind(tmp_path: Path, monkeypatc
         async with anyio.create_task_group() as tasks:
 
             async def work() -> None:
-                await on.executor.copy(on.folder / "d", on.folder / "e", overwrite=False, max_entries=MOST)
+                await on.files.copy(on.folder / "d", on.folder / "e", overwrite=False, max_entries=MOST)
 
             tasks.start_soon(work)
             await anyio.to_thread.run_sync(reached.wait, 10)

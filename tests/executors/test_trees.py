@@ -13,7 +13,7 @@ pytestmark = pytest.mark.parametrize("backend", ["local", "editor"])
 
 async def test_a_killed_tree_is_dead_to_the_last_child(backend: str, tmp_path: Path) -> None:
     async with stage(backend, tmp_path, offer=Offer()) as on:
-        executor = on.executor
+        commands = on.commands
         script = (
             "setsid bash -c 'echo $$ > setsid; sleep 600' & "
             "(bash -c 'echo $$ > nested; sleep 600' &) ; "
@@ -25,7 +25,7 @@ async def test_a_killed_tree_is_dead_to_the_last_child(backend: str, tmp_path: P
             '    os.execvp("sleep", ["sleep", "600"])\n\' ; '
             "trap '' TERM; sleep 600"
         )
-        process = await executor.run(Command(script, on.folder))
+        process = await commands.run(Command(script, on.folder))
         pids = [int(await until_exists(on.folder / name)) for name in ("setsid", "nested", "daemon")]
         await process.kill()
         for pid in pids:
@@ -35,9 +35,9 @@ async def test_a_killed_tree_is_dead_to_the_last_child(backend: str, tmp_path: P
 
 async def test_closing_the_executor_kills_what_commands_left_running(backend: str, tmp_path: Path) -> None:
     async with stage(backend, tmp_path, offer=Offer()) as on:
-        assert (await run(on.executor, "setsid sleep 600 & echo $! > pid", on.folder)).status == ExitStatus(0)
+        assert (await run(on.commands, "setsid sleep 600 & echo $! > pid", on.folder)).status == ExitStatus(0)
         pid = int(await until_exists(on.folder / "pid"))
         assert alive(pid)
-        await on.executor.close()
+        await on.commands.close()
         await until_dead(pid)
-        await on.executor.close()
+        await on.commands.close()

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from acp_agent.errors import ToolError
 from acp_agent.executors.fingerprint import file_clock, look, unchanged
-from acp_agent.executors.local import LocalExecutor
 from acp_agent.llm.base import AssistantMessage, TextPart, ToolMessage, ToolUse, UserMessage
 from acp_agent.loop.calls.quota import CallQuota
 from acp_agent.loop.calls.repeats import RepeatedFailures, call_key
@@ -17,6 +16,7 @@ from acp_agent.loop.calls.result_cache import MARK, Looks, ResultCache
 from acp_agent.loop.model.doom_loop import DoomLoop
 from acp_agent.safety.access import NoAccess, PathAccess
 from acp_agent.tools.kit.tool_context import ToolResult
+from tests.executors.kit import local_files
 
 FAILED = ToolError("no such file")
 
@@ -80,7 +80,7 @@ def test_the_same_output_in_a_row_is_a_doom_loop_unless_something_was_changed():
 
 
 def cache(*, enabled: bool = True, ttl: float = 300.0, buffers: bool = False, at=lambda: 0.0) -> ResultCache:
-    return ResultCache(Looks(LocalExecutor(), buffers=buffers), enabled=enabled, ttl=ttl, clock=at)
+    return ResultCache(Looks(local_files(), buffers=buffers), enabled=enabled, ttl=ttl, clock=at)
 
 
 def tick(file: Path) -> None:

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from acp_agent.executors.base import Command
-from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.local import LocalCommands
 from acp_agent.safety.lines.interactive import wants_terminal
 from tests.tables import table
 
@@ -107,15 +107,15 @@ async def test_git_keeps_the_message_where_it_would_open_an_editor(tmp_path: Pat
     made = "git init -q . && git -c user.name=n -c user.email=m commit -q --allow-empty -m kept"
     amended = "git -c user.name=n -c user.email=m commit -q --allow-empty --amend && git log --format=%s"
     assert wants_terminal(amended) is None
-    executor = LocalExecutor()
+    commands = LocalCommands()
     with anyio.fail_after(10):
-        process = await executor.run(Command(f"{made} && {amended}", tmp_path))
+        process = await commands.run(Command(f"{made} && {amended}", tmp_path))
         try:
             status = await process.wait()
             assert (status.exit_code, process.stdout) == (0, "kept\n")
         finally:
             await process.close()
-            await executor.close()
+            await commands.close()
 
 
 @pytest.mark.parametrize("command", ["tail -f log", "journalctl -f", "bash -c 'tail -f log'"])

@@ -16,8 +16,8 @@ from acp_agent.config.language_settings import LspConfig
 from acp_agent.config.model import BashConfig, FilesConfig, ToolsConfig
 from acp_agent.credentials.redactor import Redactor
 from acp_agent.errors import ToolError
-from acp_agent.executors.base import Command, Executor, OutputChunk, Process
-from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.base import Command, Commands, Files, OutputChunk, Process
+from acp_agent.executors.local import LocalCommands
 from acp_agent.executors.shell_state import last_cwd
 from acp_agent.limits.shares import COMMANDS, PROGRAMS
 from acp_agent.loop.beside.background_runs import SessionRuns
@@ -44,6 +44,7 @@ from acp_agent.store.stores import sqlite_store
 from acp_agent.tools.kit.registry import builtin_registry
 from acp_agent.tools.kit.tool_context import Answer, Preview, Question, Task, ToolContext, ToolResult
 from acp_agent.tools.net.web_access import WebAccess
+from tests.executors.kit import local_files
 
 BOUND = 20.0
 
@@ -129,7 +130,7 @@ class BenchShell:
 class BenchCall:
     """A call, as its tool sees it; what it asks for is written down."""
 
-    executor: Executor
+    commands: Commands
     id: str = "call-1"
     mode: str = "code"
     chunks: list[OutputChunk] = field(default_factory=list)
@@ -149,12 +150,12 @@ class BenchCall:
         self.modes.append(mode)
 
     async def start(self, command: Command) -> Process:
-        process = await self.executor.run(command)
+        process = await self.commands.run(command)
         self.processes.append(process)
         return process
 
     async def start_shell(self, command: Command, window: str = "", session: str = "") -> Process:
-        return await self.executor.run(command)
+        return await self.commands.run(command)
 
     async def run_in(self, pane: tuple[str, str], command: Command) -> Process:
         raise AssertionError("there is no tmux")
@@ -184,7 +185,7 @@ class Bench:
     """A folder, and the tools on it. `call` goes the whole way of a call, permission aside."""
 
     folder: Path
-    executor: Executor
+    files: Files
     config: ToolsConfig
     memory: Memory
     shell: BenchShell
@@ -198,7 +199,7 @@ class Bench:
     def ctx(self) -> ToolContext:
         scheduler: Any = SimpleNamespace(store=self.schedules, changed=lambda: None)
         return ToolContext(
-            call=self.the_call, executor=self.executor, roots=Roots(self.folder, rules=self.rules), config=self.config,
+            call=self.the_call, files=self.files, roots=Roots(self.folder, rules=self.rules), config=self.config,
             shell=cast(Any, self.shell), memory=self.memory, languages=self.languages, web=self.web,
             scheduler=scheduler, toolbox=cast(Any, SimpleNamespace(offer=full_offer())), redactor=Redactor(),
         )  # fmt: skip
@@ -262,14 +263,14 @@ def outputs(store: SessionStore, config: ToolsConfig) -> Outputs:
 
 @asynccontextmanager
 async def bench(
-    tmp_path: Path, *, executor: Executor | None = None, bash: BashConfig | None = None,
+    tmp_path: Path, *, commands: Commands | None = None, through: Files | None = None, bash: BashConfig | None = None,
     files: FilesConfig | None = None, bound: float = BOUND,
 ) -> AsyncIterator[Bench]:  # fmt: skip
     folder = tmp_path / "project"
     folder.mkdir(exist_ok=True)
     config = ToolsConfig(bash=bash or BashConfig(), files=files or FilesConfig())
     rules = PathRules(deny_read=config.files.deny_read, allow_read=config.files.allow_read, bases=[folder])
-    local = LocalExecutor(hides=rules.hides)
+    commands = commands or LocalCommands()
     store = sqlite_store(tmp_path / "store" / "sessions.db")
     runs = SessionRuns(
         config.bash, max_output_chars=10_000, spawn=_spawn_nothing, journal=cast(Any, None),
@@ -277,8 +278,8 @@ async def bench(
         panes=Panes("", config.tmux, config.terminal, lambda: tmp_path, {}, (), folder, "local", _spawn_nothing, print),
     )  # fmt: skip
     made = Bench(
-        folder, executor or local, config, memory_of(store, Roots(folder)),
-        BenchShell(folder, tmp_path / "shell-state", runs), WebAccess(ToolsConfig(), {}), BenchCall(executor or local),
+        folder, through or local_files(rules.hides), config, memory_of(store, Roots(folder)),
+        BenchShell(folder, tmp_path / "shell-state", runs), WebAccess(ToolsConfig(), {}), BenchCall(commands),
         store.schedules, rules=rules,
     )  # fmt: skip
     with anyio.fail_after(bound):
@@ -288,5 +289,5 @@ async def bench(
             with anyio.CancelScope(shield=True):
                 for process in made.the_call.processes:
                     await process.close()
-                await local.close()
+                await commands.close()
                 store.close()

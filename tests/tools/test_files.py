@@ -10,20 +10,21 @@ import pytest
 from acp_agent.config.model import FilesConfig
 from acp_agent.errors import ExecutorError, ToolError
 from acp_agent.executors import search
-from acp_agent.executors.base import Found, GrepQuery, Match
-from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.base import Files, Found, GrepQuery, Match
+from acp_agent.executors.forwarding_files import ForwardingFiles
 from acp_agent.llm.base import ImagePart
 from acp_agent.safety.access import PathAccess
 from acp_agent.schema.acp import Diff
 from acp_agent.tools.kit.tool_context import Location
+from tests.executors.kit import local_files
 from tests.tools.kit import REGISTRY, Bench, bench
 
 
-class OpenBuffers(LocalExecutor):
+class OpenBuffers(ForwardingFiles[Files]):
     """An editor with unsaved text, and one that formats on saving."""
 
     def __init__(self, buffers: dict[Path, str] | None = None, formatted: str | None = None) -> None:
-        super().__init__()
+        super().__init__(local_files())
         self.buffers = buffers or {}
         self.formatted = formatted
 
@@ -301,7 +302,7 @@ async def test_a_file_that_changes_while_the_person_decides_is_not_overwritten(o
 
 async def test_unsaved_text_is_read_and_edited(tmp_path: Path) -> None:
     path = tmp_path / "project" / "f"
-    async with bench(tmp_path, executor=OpenBuffers({path: "unsaved a\n"})) as on:
+    async with bench(tmp_path, through=OpenBuffers({path: "unsaved a\n"})) as on:
         path.write_text("saved\n")
         assert (await on.call("read", path="f")).text == "     1\tunsaved a"
         await on.call("edit", path="f", old_string="unsaved a", new_string="b")
@@ -309,7 +310,7 @@ async def test_unsaved_text_is_read_and_edited(tmp_path: Path) -> None:
 
 
 async def test_what_the_editor_reformats_is_told_and_shown(tmp_path: Path) -> None:
-    async with bench(tmp_path, executor=OpenBuffers(formatted="x = 1\n")) as on:
+    async with bench(tmp_path, through=OpenBuffers(formatted="x = 1\n")) as on:
         path = on.folder / "f"
         path.write_text("x=0\n")
         result = await on.call("edit", path="f", old_string="0", new_string="1")

@@ -212,7 +212,7 @@ async def test_own_files_are_one_question_and_what_programs_trust_another(on: Be
 
 async def test_unsaved_changes_are_neither_moved_copied_deleted_nor_replaced(tmp_path: Path) -> None:
     folder = tmp_path / "project"
-    async with bench(tmp_path, executor=OpenBuffers({folder / "src" / "in" / "b.py": "typed, not saved"})) as on:
+    async with bench(tmp_path, through=OpenBuffers({folder / "src" / "in" / "b.py": "typed, not saved"})) as on:
         plant(on.folder)
         over: dict[str, Any] = {"source": "src/a.py", "destination": "src/in/b.py", "overwrite": True}
         for name, arguments in [*ways("src/in/b.py"), ("copy_path", over)]:
@@ -226,7 +226,7 @@ async def test_unsaved_changes_are_neither_moved_copied_deleted_nor_replaced(tmp
 
 async def test_a_buffer_without_changes_is_no_hindrance(tmp_path: Path) -> None:
     folder = tmp_path / "project"
-    async with bench(tmp_path, executor=OpenBuffers({folder / "f": "a\nb\n"})) as on:
+    async with bench(tmp_path, through=OpenBuffers({folder / "f": "a\nb\n"})) as on:
         (on.folder / "f").write_bytes(b"\xef\xbb\xbfa\r\nb\r\n")
         (on.folder / "binary").write_bytes(b"\xff\xfe")
         await on.call("move_path", source="f", destination="g")
@@ -249,13 +249,13 @@ async def test_what_is_gone_or_replaced_is_not_known_any_more(on: Bench) -> None
 
 
 async def test_a_file_that_is_typed_in_while_the_person_decides_is_not_deleted(tmp_path: Path) -> None:
-    executor = OpenBuffers()
-    async with bench(tmp_path, executor=executor) as on:
+    files = OpenBuffers()
+    async with bench(tmp_path, through=files) as on:
         plant(on.folder)
         tool = REGISTRY.tool("delete_path")
         params = tool.parse({"path": "src/a.py"})
         preview = await tool.preview(params, on.ctx)
-        executor.buffers[on.folder / "src" / "a.py"] = "typed"
+        files.buffers[on.folder / "src" / "a.py"] = "typed"
         with pytest.raises(ToolError, match="unsaved"):
             await tool.run(params, on.ctx, preview)
         assert (on.folder / "src" / "a.py").exists()

@@ -8,13 +8,14 @@ import pytest
 
 from acp_agent.config.model import FilesConfig
 from acp_agent.errors import ExecutorError, ToolError
-from acp_agent.executors.base import FindQuery, Found, GrepQuery
-from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.base import Files, FindQuery, Found, GrepQuery
+from acp_agent.executors.forwarding_files import ForwardingFiles
 from acp_agent.safety.access import NoAccess, PathAccess
 from acp_agent.store.base import GoalTask
 from acp_agent.tools.files.find_path import NOT_SEARCHED as NOT_FOUND
 from acp_agent.tools.files.grep import KEYS_NOT_SEARCHED, NOT_SEARCHED
 from acp_agent.tools.kit.tool_context import Location
+from tests.executors.kit import local_files
 from tests.tools.kit import Bench, bench
 
 
@@ -116,8 +117,11 @@ async def test_grep_is_bounded_in_results_and_time(tmp_path: Path) -> None:
 NOTE = "Searched otherwise: .gitignore is not applied."
 
 
-class Otherwise(LocalExecutor):
-    """An executor that has something to say of how it searches."""
+class Otherwise(ForwardingFiles[Files]):
+    """Files that have something to say of how they are searched."""
+
+    def __init__(self) -> None:
+        super().__init__(local_files())
 
     async def find(self, query: FindQuery) -> Found:
         return msgspec.structs.replace(await super().find(query), note=NOTE)
@@ -127,8 +131,8 @@ class Otherwise(LocalExecutor):
 
 
 async def test_how_it_was_searched_is_told_where_it_differs(tmp_path: Path) -> None:
-    executor = Otherwise()
-    async with bench(tmp_path, executor=executor) as on:
+    files = Otherwise()
+    async with bench(tmp_path, through=files) as on:
         fill(on)
         assert (await on.call("find_path", pattern="a.*")).text == f"src/a.py\n[{NOTE}]"
         assert (await on.call("find_path", pattern="*.rs")).text == f"Nothing below . matches `*.rs`. {NOTE}"
@@ -136,7 +140,6 @@ async def test_how_it_was_searched_is_told_where_it_differs(tmp_path: Path) -> N
         assert (await on.call("grep", pattern="absent")).text == (
             f"No line below . matches `absent`. {KEYS_NOT_SEARCHED} {NOTE}"
         )
-    await executor.close()
 
 
 async def test_what_lies_behind_links_is_not_found(on: Bench, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 import anyio
 
 from acp_agent.config.model import UndoConfig
-from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.users import find_user
 from acp_agent.store.base import SessionRecord
 from acp_agent.store.stores import sqlite_store
@@ -25,10 +24,11 @@ from acp_agent.undo.folder_looks import FolderLooks, Limits
 from acp_agent.undo.folder_watch import Watch
 from acp_agent.undo.operation_log import Log, rows_of
 from acp_agent.undo.pictures import Camera
-from acp_agent.undo.recording_executor import RecordingExecutor
+from acp_agent.undo.recording_files import RecordingFiles
 from acp_agent.undo.restore import make
 from acp_agent.undo.tidying import tidy
 from acp_agent.undo.undo_plan import Plan, make_plan
+from tests.executors.kit import local_files
 
 State = dict[str, tuple[str, int, bytes]]
 folder_looks.PIECE = 10.0  # The first look is whole, also on a busy machine.
@@ -63,11 +63,11 @@ class Bench:
 
     # --- who changes files ------------------------------------------------------------------------------------
 
-    def by_tool(self, work: Callable[[RecordingExecutor], Awaitable[object]], prompt: int = 1) -> str:
+    def by_tool(self, work: Callable[[RecordingFiles], Awaitable[object]], prompt: int = 1) -> str:
         """One call of our own tools; its id."""
         call = str(uuid.uuid4())
-        executor = RecordingExecutor(LocalExecutor(), self.camera, self.log.begin(prompt, call, "call", "a tool"), self)
-        anyio.run(work, executor)
+        files = RecordingFiles(local_files(), self.camera, self.log.begin(prompt, call, "call", "a tool"), self)
+        anyio.run(work, files)
         return call
 
     def by_command(self, script: str, prompt: int = 1) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from acp_agent.config.model import UndoConfig
 from acp_agent.errors import StoreError
-from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.disk_files import DiskFiles
 from acp_agent.undo import contents as contents_module
 from acp_agent.undo.base import Change
 from acp_agent.undo.contents import ContentError, Contents
@@ -145,21 +145,21 @@ def test_a_look_never_takes_our_own_write_for_a_commands(tmp_path: Path, monkeyp
     bench.by_command("true")
     seen: list[Change] = []
     if moment == "while it is written":
-        write = LocalExecutor.write_text
+        write = DiskFiles.write_text
 
-        async def watched(self: LocalExecutor, path: Path, text: str) -> str:
+        async def watched(self: DiskFiles, path: Path, text: str) -> str:
             shown = await write(self, path, text)
             seen.extend(bench.looks.look(1.0))
             return shown
 
-        monkeypatch.setattr(LocalExecutor, "write_text", watched)
-        bench.by_tool(lambda executor: executor.write_text(file, "ours"))
+        monkeypatch.setattr(DiskFiles, "write_text", watched)
+        bench.by_tool(lambda files: files.write_text(file, "ours"))
     else:
         changed = bench.looks._watch.changed
 
         def late() -> set[str] | None:
             monkeypatch.undo()
-            bench.by_tool(lambda executor: executor.write_text(file, "ours"))
+            bench.by_tool(lambda files: files.write_text(file, "ours"))
             return changed()
 
         monkeypatch.setattr(bench.looks._watch, "changed", late)

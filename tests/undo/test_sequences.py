@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from acp_agent.errors import ExecutorError
-from acp_agent.undo.recording_executor import RecordingExecutor
+from acp_agent.undo.recording_files import RecordingFiles
 
 from .kit import Bench, State
 
@@ -68,18 +68,18 @@ class Run:
         except OSError:
             pass
 
-    async def by_tool(self, how: tuple[Any, ...], executor: RecordingExecutor) -> None:
+    async def by_tool(self, how: tuple[Any, ...], files: RecordingFiles) -> None:
         path = self.bench.project / how[1]
         try:
             match how[0]:
                 case "write" | "append":
-                    await executor.write_text(path, self.content("tool"))
+                    await files.write_text(path, self.content("tool"))
                 case "remove":
-                    await executor.remove(path, max_entries=100)
+                    await files.remove(path, max_entries=100)
                 case "folder":
-                    await executor.make_directory(path)
+                    await files.make_directory(path)
                 case "move":
-                    await executor.move(path, self.bench.project / how[2], overwrite=True, max_entries=100)
+                    await files.move(path, self.bench.project / how[2], overwrite=True, max_entries=100)
         except (OSError, ExecutorError):
             pass
 
@@ -88,7 +88,7 @@ class Run:
         if kind in ("tool", "command"):
             self.prompt += 1
             self.before[self.prompt] = before
-            work: Callable[[RecordingExecutor], Any] = lambda executor: self.by_tool(what, executor)  # noqa: E731
+            work: Callable[[RecordingFiles], Any] = lambda files: self.by_tool(what, files)  # noqa: E731
             if kind == "tool":
                 bench.by_tool(work, self.prompt)
             else:

@@ -15,7 +15,7 @@ import anyio
 from acp_agent.commands.explain_policy import Asker
 from acp_agent.config.safety_settings import DecidingHook, HookEvent, HooksConfig
 from acp_agent.errors import HookFailed, ToolError, UsageError
-from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.local import LocalCommands
 from acp_agent.limits.decoding import read_loose_json
 from acp_agent.loop.hooks.call_patterns import our_tool
 from acp_agent.loop.hooks.deciding_hooks import Decided, DecidingHooks
@@ -63,13 +63,13 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
         raise UsageError(f"--cwd: {cwd} is not an existing folder")
     asker = Asker(cwd, getattr(options, "mode", None), environ)
     config = asker.config.settings.hooks
-    executor = LocalExecutor(environ=environ, folders=(cwd,))
+    commands = LocalCommands(environ=environ, folders=(cwd,))
     mode = PERMISSION_MODES[asker.mode.id]
     about = {"session_id": CALL_ID, "transcript_path": "", "cwd": str(cwd), "permission_mode": mode}
     plugins = SessionPlugins(asker.config.settings.plugins, environ) if has_plugins(environ) else None
     store = open_store(asker.config, environ)
     with closing(store), programs_here(cwd, store, Shelf(environ).is_whole) as programs:
-        runner = _Shown(lambda: executor, cwd, dict, programs.words)
+        runner = _Shown(lambda: commands, cwd, dict, programs.words)
         hooks = _hooks(asker, plugins, runner, about)
         return _listed(config, hooks) if options.verb == "list" else _tried(options, hooks, asker)
 

@@ -1,22 +1,23 @@
 """The connection of a session to its program over there, kept up over lost links.
 
-Everything here but `answer_of` blocks or runs in threads of its own: the disk that deciders ask is asked from wherever
-they are.
+Everything here but what is awaited blocks or runs in threads of its own: the disk that deciders ask is asked from
+wherever they are.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import anyio
 import anyio.to_thread
 from msgspec import Struct
 
@@ -89,6 +90,8 @@ class FarLink:
         self._token = self._socket = ""
         self._finding = threading.Lock()
         self.runs: dict[int, Hears] = {}
+        self.numbers = itertools.count(1)
+        """Of `runs` and tickets."""
         self._asked: dict[int, tuple[Callable[..., None] | None, Callable[..., bool] | None]] = {}
         self.lost_at: float | None = None
         """When the link was lost that is not there again yet; `time.monotonic`."""
@@ -156,6 +159,39 @@ class FarLink:
             return await anyio.to_thread.run_sync(self.value_of, future, abandon_on_cancel=True)
         finally:
             future.cancel()
+
+    async def reached(self) -> There:
+        """`ready`, awaited."""
+        return self.there if self.there is not None else await anyio.to_thread.run_sync(self.ready)
+
+    async def put(self, name: str, data: bytes) -> str:
+        """Stores a file there until the end; its path."""
+        return str(await self.answer_of(self.ask({"do": "put", "name": name}, data)))
+
+    async def begin(
+        self,
+        number: int,
+        hears: Any,
+        argv: Sequence[str],
+        environ: Mapping[str, str],
+        cwd: str,
+        state: str | None = None,
+        *,
+        confined: bool = False,
+    ) -> None:
+        """Starts a program there. Raises ExecutorError."""
+        if any("\0" in text for text in (*argv, *environ, *environ.values())):
+            raise ExecutorError("the command could not be started: embedded null byte")
+        self.runs[number] = hears
+        header = {"do": "run", "run": number, "argv": list(argv), "env": dict(environ), "cwd": cwd, "state": state}
+        header["confined"] = confined
+        try:
+            with anyio.CancelScope(shield=True):  # Who is only half started could not be ended.
+                answer = self.ask(header)
+                await anyio.to_thread.run_sync(self.value_of, answer)
+        except BaseException:
+            self.runs.pop(number, None)
+            raise
 
     def close(self) -> bool:
         """Ends all of the session's over there; whether that is known. Blocks for a moment."""
@@ -282,7 +318,7 @@ class FarLink:
             hears(words)
 
     def _again(self) -> None:
-        lost, pauses = time.monotonic(), chain(PAUSES, repeat(PAUSES[-1]))
+        lost, pauses = time.monotonic(), itertools.chain(PAUSES, itertools.repeat(PAUSES[-1]))
         while not (self._closed or self._peer.over):
             try:
                 started = Started(self.way, *PYTHON, text=program("pass_on", self._socket))

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from acp_agent.config.language_settings import LspConfig
 from acp_agent.config.model import FilesConfig
 from acp_agent.errors import AgentError
-from acp_agent.executors.base import Executor
+from acp_agent.executors.base import Files
 from acp_agent.lazy import load
 from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.published import Published
@@ -228,15 +228,15 @@ class Languages:
             items += (await self._editor(self._client.diagnostics(uri_of(document.path)))).items
         return Report(items, ["the editor"])
 
-    async def of_project(self, seen: Sequence[Path], executor: Executor, files: FilesConfig) -> Report:
+    async def of_project(self, seen: Sequence[Path], files: Files, config: FilesConfig) -> Report:
         """The diagnostics of the files the model has seen, else of the whole project, up to the limit."""
         most = self.config.max_diagnostic_files
         paths = [path for path in seen if self.knows(path)]
         if not paths:
-            paths = await source_files(self, self._roots.real[0], executor, files)
+            paths = await source_files(self, self._roots.real[0], files, config)
         if not paths:
             return Report(trouble=["No language server is known for any file here."])
-        documents = await load_documents(paths[:most], executor, self.config.max_file_bytes)
+        documents = await load_documents(paths[:most], files, self.config.max_file_bytes)
         report = await self.diagnostics(documents)
         left_out = [f"{len(paths) - most} more files were not checked."] if len(paths) > most else []
         return replace(report, trouble=[*report.trouble, *left_out])

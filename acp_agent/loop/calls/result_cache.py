@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_agent.errors import ExecutorError
-from acp_agent.executors.base import Executor
+from acp_agent.executors.base import Files
 from acp_agent.executors.fingerprint import Seen, look, unchanged
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.tools.kit.tool_context import ToolResult
@@ -41,8 +41,8 @@ class Looks:
     """`buffers`: files are read through the editor, whose unsaved text counts. `here`: they are on this machine; the
     results of others are not kept."""
 
-    def __init__(self, executor: Executor, *, buffers: bool, here: bool = True) -> None:
-        self._executor = executor
+    def __init__(self, files: Files, *, buffers: bool, here: bool = True) -> None:
+        self._files = files
         self._here = here
         self._buffers = buffers
 
@@ -60,7 +60,7 @@ class Looks:
         if disk.folder or not self._buffers or not await anyio.Path(path).is_file():
             return ""
         try:
-            text = await self._executor.read_text(path)
+            text = await self._files.read_text(path)
         except (OSError, UnicodeDecodeError, ExecutorError):
             return None
         return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

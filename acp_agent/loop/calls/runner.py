@@ -139,7 +139,7 @@ class Calls:
     @cached_property
     def _cache(self) -> ResultCache:
         cache = self.config.result_cache
-        looks = Looks(self.shell.executor, buffers=self.shell.offer.read_text, here=self.session.roots.disk.here)
+        looks = Looks(self.shell.files, buffers=self.shell.offer.read_text, here=self.session.roots.disk.here)
         return ResultCache(looks, enabled=cache.enabled, ttl=cache.ttl)
 
     def below(self, parent: Parent, tools: frozenset[str]) -> Calls:
@@ -671,7 +671,7 @@ class Calls:
     def _context(self, call: Call, shell: Shell, tasks: TaskGroup) -> ToolContext:
         return ToolContext(
             call=ThisCall(self, call, shell, tasks),
-            executor=self.recorder.executor(call, shell.executor),
+            files=self.recorder.files(call, shell.files),
             roots=self.session.roots,
             config=self.config,
             shell=shell,

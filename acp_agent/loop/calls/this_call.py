@@ -62,7 +62,7 @@ class ThisCall:
         env = {**shell.turn.variables(), **command.env}
         opened = await shell.runs.panes.open(window, session) if command.terminal is not None else None
         try:
-            return await shell.executor.run(replace(command, env=env, network=network, opened=opened))
+            return await shell.commands.run(replace(command, env=env, network=network, opened=opened))
         except BaseException:
             if opened is not None:
                 opened.drop()

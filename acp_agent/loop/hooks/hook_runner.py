@@ -18,7 +18,7 @@ from acp_agent.lazy import load
 from acp_agent.loop.hooks.hook_protocol import HookAnswer, read_exit, read_text
 
 if TYPE_CHECKING:
-    from acp_agent.executors.local import LocalExecutor
+    from acp_agent.executors.local import LocalCommands
 
 POST = "acp_agent.loop.hooks.hook_requests:post"
 MAX_OUTPUT = 1_000_000
@@ -26,7 +26,7 @@ MAX_OUTPUT = 1_000_000
 
 
 class HookRunner(Struct, frozen=True):
-    executor: Callable[[], LocalExecutor]
+    commands: Callable[[], LocalCommands]
     """Of this machine, unconfined."""
     cwd: Path
     env: Callable[[], Mapping[str, str]]
@@ -54,7 +54,7 @@ class HookRunner(Struct, frozen=True):
         env = {**self.env(), "CLAUDE_PROJECT_DIR": str(self.cwd), **own}
         command = Command(line, self.cwd, env=env, output_limit=MAX_OUTPUT, stdin=stdin)
         try:
-            process = await self.executor().run(command)
+            process = await self.commands().run(command)
         except ExecutorError as error:
             raise HookFailed(str(error)) from error
         try:

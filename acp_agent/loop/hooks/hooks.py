@@ -36,7 +36,7 @@ from acp_agent.safety.folders.folder_trust import SETTINGS
 from acp_agent.schema import acp
 
 if TYPE_CHECKING:
-    from acp_agent.executors.local import LocalExecutor
+    from acp_agent.executors.local import LocalCommands
     from acp_agent.loop.hooks.deciding_hooks import Decided, DecidingHooks
     from acp_agent.loop.shell.session_shell import Late
     from acp_agent.loop.toolbox.trusted_programs import TrustedPrograms
@@ -66,7 +66,7 @@ class Hooks(Struct):
     """The hooks of one session. They run on this machine."""
 
     config: HooksConfig
-    run_with: Late[LocalExecutor]
+    run_with: Late[LocalCommands]
     cwd: Path
     outbox: Outbox
     turn: RunningTurn
@@ -91,7 +91,7 @@ class Hooks(Struct):
         if self._deciding is None and self.config.on:
             self._deciding = load(DECIDING)(
                 self.config.on,
-                load(RUNNER)(lambda: self.run_with.executor, self.cwd, self.turn.variables, self.as_trusted),
+                load(RUNNER)(lambda: self.run_with.made, self.cwd, self.turn.variables, self.as_trusted),
                 self._about,
                 clean=self.outbox.clean,
                 tell=self.outbox.tell,
@@ -237,7 +237,7 @@ class Hooks(Struct):
         try:
             words = [hook.command]
             words = await anyio.to_thread.run_sync(self.as_trusted, hook.of, words) if hook.of else words
-            process = await self.run_with.executor.run(Command(words[0], self.cwd, env=env))
+            process = await self.run_with.made.run(Command(words[0], self.cwd, env=env))
         except (ExecutorError, NotAsTrusted) as error:
             return str(error)
         try:

@@ -6,9 +6,11 @@ import copy
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from acp_agent.executors.base import Command
+from msgspec import Struct
+
+from acp_agent.executors.base import Command, Commands, Files
 from acp_agent.executors.route import Offer, route
 from acp_agent.executors.shell_state import forget_state, last_cwd
 from acp_agent.loop.running_turn import RunningTurn
@@ -17,31 +19,43 @@ from acp_agent.loop.shell.private_folder import PrivateFolder
 from acp_agent.safety.folders.paths import Roots
 
 if TYPE_CHECKING:
-    from acp_agent.executors.editor import EditorExecutor
-    from acp_agent.executors.local import LocalExecutor
     from acp_agent.loop.beside.background_runs import SessionRuns
     from acp_agent.loop.hooks.hooks import Hooks
 
 
-Made = TypeVar("Made", bound="EditorExecutor | LocalExecutor")
+class Closes(Protocol):
+    async def close(self) -> None: ...
+
+
+Made = TypeVar("Made", bound=Closes)
 
 
 class Late(Generic[Made]):
-    """An executor made by the first call that needs it: loading it takes longer than a first answer should wait."""
+    """What the first call that needs it makes: loading it takes longer than a first answer should wait."""
 
     def __init__(self, make: Callable[[], Made]) -> None:
         self._make = make
 
     @cached_property
-    def executor(self) -> Made:
+    def made(self) -> Made:
         return self._make()
 
     async def close(self) -> None:
-        if "executor" in vars(self):
-            await self.executor.close()
+        if "made" in vars(self):
+            await self.made.close()
 
 
-Located = tuple[Confinement, Late["EditorExecutor"], Offer]
+class Backend(Struct, frozen=True):
+    """Where commands run and where files are."""
+
+    commands: Commands
+    files: Files
+
+    async def close(self) -> None:
+        await self.commands.close()
+
+
+Located = tuple[Confinement, Late[Backend], Offer]
 """What a shell has of its own in another place."""
 
 
@@ -54,7 +68,7 @@ class Shell:
         turn: RunningTurn,
         folder: PrivateFolder,
         offer: Offer,
-        late: Late[EditorExecutor],
+        late: Late[Backend],
         confinement: Confinement,
         hooks: Hooks,
         runs: SessionRuns,
@@ -83,8 +97,12 @@ class Shell:
         self._of = ""
 
     @property
-    def executor(self) -> EditorExecutor:
-        return self._late.executor
+    def commands(self) -> Commands:
+        return self._late.made.commands
+
+    @property
+    def files(self) -> Files:
+        return self._late.made.files
 
     def below(self, call_id: str) -> Shell:
         """The shell of a sub-agent that a call started."""

@@ -136,7 +136,7 @@ class Prompts:
 
     async def _own_diagnostics(self) -> Report:
         seen = self._memory.ledger.seen_below(self._session.roots.real[0])
-        return await self._languages.of_project(seen, self._calls.shell.executor, self._calls.config.files)
+        return await self._languages.of_project(seen, self._calls.shell.files, self._calls.config.files)
 
     async def _expand(self, blocks: Sequence[ContentBlock]) -> Sequence[ContentBlock] | str:
         name, rest = split_command(blocks)

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from acp_agent.config.model import UndoConfig
 from acp_agent.errors import AgentError
-from acp_agent.executors.base import Executor
+from acp_agent.executors.base import Files
 from acp_agent.executors.users import in_thread_as
 from acp_agent.lazy import load
 from acp_agent.loop.session import Session
@@ -45,7 +45,7 @@ LOOKS = "acp_agent.undo.folder_looks:FolderLooks"
 NAMED = "acp_agent.undo.base:named"
 ROWS_OF = "acp_agent.undo.operation_log:rows_of"
 WATCH = "acp_agent.undo.folder_watch:Watch"
-RECORDED = "acp_agent.undo.recording_executor:RecordingExecutor"
+RECORDED = "acp_agent.undo.recording_files:RecordingFiles"
 
 PROMPTLY = 0.25
 """Seconds that a call's end waits for what its command changed; the look goes on beside the model's next answer."""
@@ -149,11 +149,12 @@ class ChangeRecorder:
 
     # --- what our own tools do --------------------------------------------------------------------------------
 
-    def executor(self, call: Call, executor: Executor) -> Executor:
-        """The executor of one call."""
+    def files(self, call: Call, files: Files) -> Files:
+        """Those of one call: what it changes is recorded."""
         if not self.enabled:
-            return executor
-        return cast("Executor", load(RECORDED)(executor, self.camera, self._writer(call), _Listener(self, call)))
+            return files
+        about = self.camera, self._writer(call), _Listener(self, call), self._shell.confinement.user
+        return cast("Files", load(RECORDED)(files, *about))
 
     def _writer(self, call: Call) -> Writer:
         if call.outcome.writer is None:
@@ -288,7 +289,7 @@ class ChangeRecorder:
     async def _in_thread(self, work: Callable[[FolderLooks], Any]) -> Any:
         looks = self.looks
         assert looks is not None
-        return await in_thread_as(self._shell.executor.user(), lambda: work(looks))
+        return await in_thread_as(self._shell.confinement.user(), lambda: work(looks))
 
     async def settled(self) -> None:
         """Waits until everything that was changed is in the log."""
@@ -358,7 +359,7 @@ class Window(Struct):
 
 
 class _Listener:
-    """What `RecordingExecutor` tells."""
+    """What `RecordingFiles` tells."""
 
     def __init__(self, recorder: ChangeRecorder, call: Call) -> None:
         self._recorder = recorder

@@ -74,7 +74,7 @@ class Rename(Tool[RenameParams]):
         for change in changes:
             planned = change.planned
             try:
-                now = await ctx.executor.write_text(planned.path, planned.new)
+                now = await ctx.files.write_text(planned.path, planned.new)
             except (AgentError, OSError) as error:
                 done = ", ".join(ctx.roots.display(after.path) for _, after in written)
                 raise ToolError(

@@ -137,7 +137,7 @@ async def _planned(file: FilePatch, ctx: ToolContext, seen: set[Path]) -> _Chang
             raise ToolError(f"{file.path} is a folder. Use `delete_path` to delete it.")
         await need_saved(ctx, entry, found)
         return _Change(file.path, None, entry)
-    if (file.kind == "add" or file.move_to) and await ctx.executor.stat(target) is not None:
+    if (file.kind == "add" or file.move_to) and await ctx.files.stat(target) is not None:
         shown = file.move_to or file.path
         raise ToolError(f"{shown} exists. Change it with `*** Update File: {shown}`; nothing was written.")
     if file.kind == "add":
@@ -175,7 +175,7 @@ async def _need_unchanged(change: _Change, ctx: ToolContext) -> None:
     if plan is None:
         return
     if change.gone is not None:  # What is read is still in its old place.
-        if await ctx.executor.stat(plan.path) is not None:
+        if await ctx.files.stat(plan.path) is not None:
             raise ToolError(f"{change.shown} was created by someone else in the meantime, so nothing was written.")
         plan = Planned(change.gone, plan.old, plan.new, plan.disk)
         await need_unchanged(plan, str(change.gone), ctx)
@@ -194,15 +194,15 @@ async def _make(
     plan, most = change.planned, ctx.config.files.max_tree_entries
     if plan is None:
         if change.gone is not None:
-            await ctx.executor.remove(change.gone, max_entries=most, judged=judged)
+            await ctx.files.remove(change.gone, max_entries=most, judged=judged)
             ctx.memory.ledger.forget_below(change.gone)
         return f"{change.shown} was deleted."
     if change.gone is not None:
-        await ctx.executor.move(change.gone, plan.path, overwrite=False, max_entries=most, judged=judged)
+        await ctx.files.move(change.gone, plan.path, overwrite=False, max_entries=most, judged=judged)
         ctx.memory.ledger.forget_below(change.gone)
     now = plan.new
     if change.gone is None or plan.new != plan.old:
-        now = await ctx.executor.write_text(plan.path, plan.new)
+        now = await ctx.files.write_text(plan.path, plan.new)
     done = "created" if plan.old is None else "changed" if change.gone is None else "moved there"
     lines = ctx.config.files.edit_context if now != plan.old else 0
     text = await told_of(plan, now, f"{change.shown} was {done}.", ctx, lines)

@@ -26,6 +26,6 @@ class CopyPath(Transfer):
     ) -> Tally:
         most = ctx.config.files.max_tree_entries
         try:
-            return await ctx.executor.copy(source, destination, overwrite=overwrite, max_entries=most, judged=judged)
+            return await ctx.files.copy(source, destination, overwrite=overwrite, max_entries=most, judged=judged)
         finally:
             ctx.memory.ledger.forget_below(destination)

@@ -21,13 +21,13 @@ class CreateDirectory(PathTool[CreateDirectoryParams]):
     touches = "write"
 
     async def preview(self, params: CreateDirectoryParams, ctx: ToolContext) -> Preview:
-        found = await ctx.executor.stat(ctx.roots.resolve(params.path))
+        found = await ctx.files.stat(ctx.roots.resolve(params.path))
         if found is not None and found.kind != "dir":
             raise ToolError(f"{params.path} exists and is not a folder. Give another path.")
         return Preview()
 
     async def run(self, params: CreateDirectoryParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        made = await ctx.executor.make_directory(ctx.roots.resolve(params.path))
+        made = await ctx.files.make_directory(ctx.roots.resolve(params.path))
         if made == 0:
             return ToolResult(f"{params.path} already exists.", raw_output={"folders": 0})
         parents = f", and {made - 1} above it" if made > 1 else ""

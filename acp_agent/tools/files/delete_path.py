@@ -39,7 +39,7 @@ class DeletePath(PathTool[DeletePathParams]):
         path, judged = preview.state
         await need_saved(ctx, path, await need_entry(ctx, path, params.path))
         try:
-            tally = await ctx.executor.remove(path, max_entries=ctx.config.files.max_tree_entries, judged=judged)
+            tally = await ctx.files.remove(path, max_entries=ctx.config.files.max_tree_entries, judged=judged)
         finally:
             ctx.memory.ledger.forget_below(path)
         return told(f"{params.path} was deleted", tally)

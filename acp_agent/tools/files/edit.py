@@ -169,7 +169,7 @@ async def apply(
     """Writes the previewed change once, if the file is still what the preview was based on; reports new errors, a note,
     and `context` lines around the change."""
     await need_unchanged(planned, shown, ctx)
-    now = await ctx.executor.write_text(planned.path, planned.new)
+    now = await ctx.files.write_text(planned.path, planned.new)
     words = f"{shown} was {'created' if planned.old is None else 'changed'}."
     text = await told_of(planned, now, f"{words} {note}".rstrip(), ctx, context)
     content = preview.content if now == planned.new else (diff_of(planned.path, planned.old, now),)
@@ -186,7 +186,7 @@ async def told_of(planned: Planned, now: str, words: str, ctx: ToolContext, cont
     """Remembers that the model knows the text that was written, `now`; returns `words` with what else is to say."""
     path = planned.path
     ctx.memory.ledger.saw(path, now, await disk_digest(ctx, path))
-    text = f"{words} {ctx.executor.remark(path)}".rstrip()
+    text = f"{words} {ctx.files.remark(path)}".rstrip()
     if now != planned.new:
         text += " The editor reformatted it on saving: read it again before the next edit."
         ctx.memory.ledger.forget(path)

@@ -94,7 +94,7 @@ def need_allowed(accesses: Iterable[Access], ctx: ToolContext) -> None:
 
 
 async def need_entry(ctx: ToolContext, path: Path, shown: str) -> FileStat:
-    found = await ctx.executor.stat(path)
+    found = await ctx.files.stat(path)
     if found is None:
         raise ToolError(f"{shown} does not exist. Use `find_path` to find it.", "invalid_parameters")
     return found
@@ -105,7 +105,7 @@ async def need_saved(ctx: ToolContext, path: Path, found: FileStat) -> None:
     would be lost, or saved to a path that no longer exists."""
     if found.kind == "dir":
         for known in ctx.memory.ledger.seen_below(path):
-            inner = await ctx.executor.stat(known)
+            inner = await ctx.files.stat(known)
             if inner is not None and inner.kind == "file":
                 await need_saved(ctx, known, inner)
         return
@@ -113,8 +113,8 @@ async def need_saved(ctx: ToolContext, path: Path, found: FileStat) -> None:
     if found.kind != "file" or found.size > limit:
         return
     try:
-        shown = await ctx.executor.read_text(path)
-        saved = (await ctx.executor.read_bytes(path, limit)).decode("utf-8")
+        shown = await ctx.files.read_text(path)
+        saved = (await ctx.files.read_bytes(path, limit)).decode("utf-8")
     except (FileNotFoundError, UnicodeDecodeError):
         return
     if _plain(shown) != _plain(saved):
@@ -186,7 +186,7 @@ async def check_transfer(params: TransferParams, source: Path, destination: Path
     if destination in source.parents:
         raise ToolError(f"{params.destination} contains {params.source}, so it cannot be replaced with it.")
     await need_saved(ctx, source, found)
-    taken = await ctx.executor.stat(destination)
+    taken = await ctx.files.stat(destination)
     if taken is None or await _other_spelling(source, destination, ctx):
         return
     if taken.kind == "dir" and found.kind != "dir":
@@ -205,7 +205,7 @@ async def _other_spelling(source: Path, destination: Path, ctx: ToolContext) -> 
     """Whether the destination is the source itself, on a case-insensitive disk."""
     if source.parent != destination.parent or source.name.casefold() != destination.name.casefold():
         return False
-    return destination.name not in [name for name, _ in (await ctx.executor.list(source.parent)).entries]
+    return destination.name not in [name for name, _ in (await ctx.files.list(source.parent)).entries]
 
 
 def told(words: str, tally: Tally) -> ToolResult:

@@ -44,11 +44,11 @@ class FindPath(PathTool[FindPathParams]):
 
     async def run(self, params: FindPathParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         root = ctx.roots.resolve(params.path)
-        found = await ctx.executor.stat(root)
+        found = await ctx.files.stat(root)
         if found is None or found.kind != "dir":
             raise ToolError(f"{params.path} is not a folder. Give the folder to search.")
         config = ctx.config.files
-        result = await ctx.executor.find(
+        result = await ctx.files.find(
             FindQuery(params.pattern, root, max_results=config.max_results, timeout=config.search_timeout)
         )
         inside = [match for match in result.matches if ctx.roots.contains(match.path)]

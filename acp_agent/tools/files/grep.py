@@ -56,7 +56,7 @@ async def lines_with(
     ctx: ToolContext, root: Path, pattern: str, most: int, *, case_sensitive: bool = True, glob: str | None = None
 ) -> Found:
     """The lines below `root` that match, but for those of key files below it. Raises ExecutorError."""
-    return await ctx.executor.grep(
+    return await ctx.files.grep(
         GrepQuery(
             pattern,
             root,
@@ -118,7 +118,7 @@ class Grep(PathTool[GrepParams]):
 
     async def run(self, params: GrepParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         root = ctx.roots.resolve(params.path)
-        found = await ctx.executor.stat(root)
+        found = await ctx.files.stat(root)
         if found is None:
             raise ToolError(f"{params.path} does not exist. Use `find_path` to find it.", "invalid_parameters")
         if found.kind == "other":

@@ -23,12 +23,12 @@ class ListDirectory(PathTool[ListDirectoryParams]):
 
     async def run(self, params: ListDirectoryParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         path = ctx.roots.resolve(params.path)
-        found = await ctx.executor.stat(path)
+        found = await ctx.files.stat(path)
         if found is None:
             raise ToolError(f"{params.path} does not exist. Use `find_path` to find it.", "invalid_parameters")
         if found.kind != "dir":
             raise ToolError(f"{params.path} is not a folder. Use `read` for a file.")
-        listed = await ctx.executor.list(path, ctx.config.files.max_results)
+        listed = await ctx.files.list(path, ctx.config.files.max_results)
         if not (listed.entries or listed.more):
             return ToolResult(f"{params.path} is empty.")
         lines = [f"[{kind}] {name}" for name, kind in listed.entries]

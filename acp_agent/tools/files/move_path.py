@@ -26,7 +26,7 @@ class MovePath(Transfer):
     ) -> Tally:
         most = ctx.config.files.max_tree_entries
         try:
-            return await ctx.executor.move(source, destination, overwrite=overwrite, max_entries=most, judged=judged)
+            return await ctx.files.move(source, destination, overwrite=overwrite, max_entries=most, judged=judged)
         finally:
             ctx.memory.ledger.forget_below(source)
             ctx.memory.ledger.forget_below(destination)

@@ -54,9 +54,9 @@ class Read(PathTool[ReadParams]):
 
     async def run(self, params: ReadParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         path = ctx.roots.resolve(params.path)
-        found = await ctx.executor.stat(path)
+        found = await ctx.files.stat(path)
         if found is not None and found.kind == "file":
-            head = await ctx.executor.read_bytes(path, SNIFFED)
+            head = await ctx.files.read_bytes(path, SNIFFED)
             if (mime := type_of(head[:16])) is not None:
                 return await _image(params.path, path, mime, ctx)
             if found.size > ctx.config.files.max_read_bytes:
@@ -66,7 +66,7 @@ class Read(PathTool[ReadParams]):
             raise ToolError(await _missing(params.path, path, ctx), "invalid_parameters")
         notebook = notebook_at(path, text, params.path)
         ctx.memory.ledger.saw(path, text, await disk_digest(ctx, path))
-        remark = ctx.executor.remark(path)
+        remark = ctx.files.remark(path)
         if notebook is not None:
             return shown_notebook(notebook, params.path, ctx, offset=params.offset, limit=params.limit, remark=remark)
         if text and (why := why_not(path, text)):
@@ -76,8 +76,8 @@ class Read(PathTool[ReadParams]):
 
 async def _image(shown: str, path: Path, mime: str, ctx: ToolContext) -> ToolResult:
     limit = ctx.config.files.max_image_bytes
-    await need_file(ctx.executor, path, shown, limit)
-    data = base64.b64encode(await ctx.executor.read_bytes(path, limit)).decode()
+    await need_file(ctx.files, path, shown, limit)
+    data = base64.b64encode(await ctx.files.read_bytes(path, limit)).decode()
     return ToolResult(
         f"The image {shown} ({mime}).",
         content=(Content(content=ImageContent(data=data, mime_type=mime)),),
@@ -88,10 +88,10 @@ async def _image(shown: str, path: Path, mime: str, ctx: ToolContext) -> ToolRes
 async def _missing(shown: str, path: Path, ctx: ToolContext) -> str:
     """The message for a missing file, listing files with similar names."""
     folder = path.parent
-    found = await ctx.executor.stat(folder)
+    found = await ctx.files.stat(folder)
     if found is None or found.kind != "dir":
         return f"{shown} does not exist, and neither does its folder. Use `find_path` to find it."
-    names = [name for name, _ in (await ctx.executor.list(folder)).entries]
+    names = [name for name, _ in (await ctx.files.list(folder)).entries]
     stem = path.stem.lower()
     near = [name for name in names if stem and (stem in name.lower() or _part_of(name, stem))][:5]
     hint = f" There are similar names: {', '.join(near)}." if near else " Use `find_path` to find it."
@@ -145,7 +145,7 @@ async def _part(params: ReadParams, path: Path, head: bytes, ctx: ToolContext) -
     config, skip = ctx.config.files, (params.column or 1) - 1
     most = max(result_chars(ctx.config) - 2 * ROOM_FOR_FOOTER, ROOM_FOR_FOOTER)
     query = PartQuery(params.offset or 1, params.limit or config.read_lines, most, skip, config.search_timeout)
-    part = await ctx.executor.read_part(path, query)
+    part = await ctx.files.read_part(path, query)
     if not part.text:
         raise ToolError(f"{params.path} has nothing there.", "invalid_parameters")
     lines, cut = part.text.split("\n"), part.cut

@@ -1,6 +1,6 @@
 """The interface of a tool.
 
-A tool sees interfaces, not backends: an `Executor`, never a local one; functions for what it needs from above. No tool
+A tool sees interfaces, not backends: `Files`, never those of a disk; functions for what it needs from above. No tool
 asks for permission, talks to the editor, or knows where it runs. The steps of a call (`loop/calls`) are:
 
     parse -> describe -> access -> preview -> (permission) -> run

@@ -77,17 +77,17 @@ async def documents_of(shown: str | None, ctx: ToolContext) -> tuple[list[Docume
     beyond the limit. Files that are not text are left out. Raises ToolError for a path that does not exist."""
     language, config = ctx.languages, ctx.languages.config
     root = ctx.roots.cwd if shown is None else ctx.roots.resolve(shown)
-    found = await ctx.executor.stat(root)
+    found = await ctx.files.stat(root)
     if found is None:
         raise ToolError(f"{shown} does not exist. Use `find_path` to find it.", "invalid_parameters")
     if found.kind == "file":
         return [await document_at(ctx, shown or "")], 0
     if shown is None:
         paths = [path for path in ctx.memory.ledger.seen_below(real_path(root)) if language.knows(path)]
-        paths = paths or await source_files(language, root, ctx.executor, ctx.config.files)
+        paths = paths or await source_files(language, root, ctx.files, ctx.config.files)
     else:
-        paths = await source_files(language, root, ctx.executor, ctx.config.files)
-    documents = await load_documents(paths[: config.max_diagnostic_files], ctx.executor, config.max_file_bytes)
+        paths = await source_files(language, root, ctx.files, ctx.config.files)
+    documents = await load_documents(paths[: config.max_diagnostic_files], ctx.files, config.max_file_bytes)
     return documents, max(0, len(paths) - config.max_diagnostic_files)
 
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from acp_agent.errors import ToolError
-from acp_agent.executors.base import Executor
+from acp_agent.executors.base import Files
 from acp_agent.schema.acp import Diff
 from acp_agent.tools.kit.tool_context import Location, ToolContext
 
@@ -22,9 +22,9 @@ SHOWN_CHARS = 200
 """Limits of what an edit shows: lines at the beginning and at the end of a long change, characters of a line."""
 
 
-async def need_file(executor: Executor, path: Path, shown: str, limit: int) -> bool:
+async def need_file(files: Files, path: Path, shown: str, limit: int) -> bool:
     """Whether `path` is an existing regular file. Raises ToolError for a folder, a device, more than `limit` bytes."""
-    found = await executor.stat(path)
+    found = await files.stat(path)
     if found is None:
         return False
     if found.kind == "dir":
@@ -40,9 +40,9 @@ async def need_file(executor: Executor, path: Path, shown: str, limit: int) -> b
 
 async def read_file(ctx: ToolContext, path: Path, shown: str) -> str | None:
     """The text as the editor has it, `None` if there is no such file. Raises ToolError if it is not text."""
-    await need_file(ctx.executor, path, shown, ctx.config.files.max_read_bytes)
+    await need_file(ctx.files, path, shown, ctx.config.files.max_read_bytes)
     try:
-        text = await ctx.executor.read_text(path)
+        text = await ctx.files.read_text(path)
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
@@ -53,17 +53,17 @@ async def read_file(ctx: ToolContext, path: Path, shown: str) -> str | None:
 
 
 async def _binary(ctx: ToolContext, path: Path, shown: str, kind: str) -> ToolError:
-    found = await ctx.executor.stat(path)
+    found = await ctx.files.stat(path)
     size = f", {found.size} bytes" if found is not None else ""
     return ToolError(f"{shown} is a binary file{f' ({kind})' if kind else ''}{size}. Use `bash` to look into it.")
 
 
 async def disk_digest(ctx: ToolContext, path: Path) -> bytes | None:
     """A digest of the file on disk, regardless of the editor; `None` if it is not a file."""
-    found = await ctx.executor.stat(path)
+    found = await ctx.files.stat(path)
     if found is None or found.kind != "file":
         return None
-    return digest(await ctx.executor.read_bytes(path, ctx.config.files.max_read_bytes))
+    return digest(await ctx.files.read_bytes(path, ctx.config.files.max_read_bytes))
 
 
 def digest(data: bytes) -> bytes:
@@ -88,7 +88,7 @@ def keep_credentials(ctx: ToolContext, shown: str, old: str, new: str) -> None:
 
 def need_expressible(ctx: ToolContext, path: Path, shown: str, new: str) -> None:
     """Raises ToolError if the file's encoding has no characters for the text."""
-    if lacking := ctx.executor.lacks(path, new):
+    if lacking := ctx.files.lacks(path, new):
         raise ToolError(
             f"{shown} is in {lacking}, so nothing was written.",
             suggestion="Use other characters, or convert the file to UTF-8 first (`iconv`), if the user agrees.",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct, field
 
 from acp_agent.config.model import ToolsConfig
-from acp_agent.executors.base import Command, Executor, OutputChunk, Process
+from acp_agent.executors.base import Command, Files, OutputChunk, Process
 from acp_agent.llm.base import Part
 from acp_agent.lsp.base import LanguageServices
 from acp_agent.output.envelope import ShellOutput
@@ -286,7 +286,7 @@ class ToolContext(Struct, frozen=True):
     """The context of a call: the call itself, the parts of its session, and its folders."""
 
     call: CallHandle
-    executor: Executor
+    files: Files
     roots: Roots
     config: ToolsConfig
     shell: Shell

@@ -14,7 +14,7 @@ import pytest
 from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command
-from acp_agent.executors.editor import EditorExecutor
+from acp_agent.executors.editor.dyn_executor import DynExecutor
 from acp_agent.executors.sandbox import bubblewrap, landlock_alone
 from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxPolicy
 from acp_agent.executors.start import start_confined
@@ -44,9 +44,10 @@ async def confined_stage(
         return sandbox.confine(invocation, change(policy), files)
 
     async with stage(backend, tmp_path, **rest) as on:
-        on.executor._confine = confine
-        if isinstance(on.executor, EditorExecutor):
-            on.executor._terminals._confine = confine
+        local: Any = on.commands if on.local is None else on.local
+        local._confine = confine
+        if isinstance(on.commands, DynExecutor):
+            on.commands._terminals._confine = confine
         yield on
     assert [path.suffix for path in files.iterdir()] in ([], [".bpf"]), "only the filter stays"
 
@@ -56,7 +57,7 @@ async def test_a_command_is_confined(backend: str, tmp_path: Path) -> None:
     (tmp_path / "outside").write_text("secret")
     script = f"cat {tmp_path}/outside; echo x >{tmp_path}/made; echo y >inside; cat inside; exit 7"
     async with confined_stage(backend, tmp_path) as on:
-        ended = await run(on.executor, script, on.folder)
+        ended = await run(on.commands, script, on.folder)
         assert ended.status.exit_code == 7 and ended.stdout.splitlines()[-1] == "y"
         assert "secret" not in ended.combined and "No such file" in ended.combined
         assert not (tmp_path / "made").exists()
@@ -66,16 +67,16 @@ async def test_a_command_is_confined(backend: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_signals_descriptors_and_what_is_allowed_outside_are_left_alone(backend: str, tmp_path: Path) -> None:
     async with confined_stage(backend, tmp_path) as on:
-        ended = await run(on.executor, "grep -E 'SigBlk|SigIgn' /proc/self/status; ls /proc/self/fd", on.folder)
+        ended = await run(on.commands, "grep -E 'SigBlk|SigIgn' /proc/self/status; ls /proc/self/fd", on.folder)
         assert signal_masks(ended.stdout) == [0, 0] and ended.stdout.split()[4:] == ["0", "1", "2", "3"]
-        assert (await run(on.executor, f"echo x >{tmp_path}/made", on.folder, confined=False)).status.exit_code == 0
+        assert (await run(on.commands, f"echo x >{tmp_path}/made", on.folder, confined=False)).status.exit_code == 0
         assert (tmp_path / "made").exists()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_place_holders_are_gone_when_the_command_has_ended_however_long_it_is_shown(backend: str, tmp_path: Path):
     async with confined_stage(backend, tmp_path) as on:
-        process = await on.executor.run(Command("ls -A", on.folder))
+        process = await on.commands.run(Command("ls -A", on.folder))
         assert (await process.wait()).exit_code == 0
         assert list(on.folder.iterdir()) == []
         await process.close()
@@ -86,8 +87,8 @@ async def test_the_shells_state_is_carried_on(backend: str, tmp_path: Path) -> N
     async with confined_stage(backend, tmp_path) as on:
         (on.folder / "sub").mkdir()
         state = tmp_path.resolve() / "state" / "s"
-        await run(on.executor, "cd sub; export GREETING='a b'", on.folder, state_file=state)
-        ended = await run(on.executor, 'echo "${PWD##*/} $GREETING"', on.folder, state_file=state)
+        await run(on.commands, "cd sub; export GREETING='a b'", on.folder, state_file=state)
+        ended = await run(on.commands, 'echo "${PWD##*/} $GREETING"', on.folder, state_file=state)
         assert ended.stdout == "sub a b\n"
 
 
@@ -95,18 +96,19 @@ async def test_the_shells_state_is_carried_on(backend: str, tmp_path: Path) -> N
 async def test_quotes_and_lines_arrive_as_they_are(backend: str, tmp_path: Path) -> None:
     script = """cat <<'X'\na'b"c $HOME `x` \\\nX\necho "$ODD"; echo 'ä'"""
     async with confined_stage(backend, tmp_path) as on:
-        ended = await run(on.executor, script, on.folder, env={"ODD": 'it\'s "$x" `y`'})
+        ended = await run(on.commands, script, on.folder, env={"ODD": 'it\'s "$x" `y`'})
         assert ended.stdout == 'a\'b"c $HOME `x` \\\nit\'s "$x" `y`\nä\n'
 
 
 async def test_the_editors_environment_and_descriptors_stay_outside(tmp_path: Path) -> None:
     async with confined_stage("editor", tmp_path) as on:
+        assert on.local is not None
         os.environ["SECRET_OF_THE_EDITOR"] = "1"
         try:
-            ended = await run(on.executor, "env; ls /proc/self/fd | tr '\\n' ' '; echo 'TERM' is $TERM", on.folder)
+            ended = await run(on.commands, "env; ls /proc/self/fd | tr '\\n' ' '; echo 'TERM' is $TERM", on.folder)
         finally:
             del os.environ["SECRET_OF_THE_EDITOR"]
-        assert "SECRET_OF_THE_EDITOR" not in on.executor.environment(Command("x", on.folder))
+        assert "SECRET_OF_THE_EDITOR" not in on.local.environment(Command("x", on.folder))
         assert "SECRET_OF_THE_EDITOR" not in ended.stdout and "GIT_TERMINAL_PROMPT=0" in ended.stdout
         assert "\n0 1 2 3 " in ended.stdout
 
@@ -125,7 +127,7 @@ async def test_killing_leaves_no_process(backend: str, tmp_path: Path) -> None:
         return [name for name in names if name in found]
 
     async with confined_stage(backend, tmp_path) as on:
-        process = await on.executor.run(Command(script, on.folder))
+        process = await on.commands.run(Command(script, on.folder))
         await until_exists(on.folder / "ready")
         while len(running()) < 4:
             await anyio.sleep(0.01)
@@ -143,30 +145,30 @@ async def test_what_cannot_be_confined_is_not_run(backend: str, tmp_path: Path) 
     async with confined_stage(backend, tmp_path) as on:
         (on.folder / ".git").symlink_to(tmp_path)
         with pytest.raises(ExecutorError, match="is a link"):
-            await on.executor.run(Command("echo x >made", on.folder))
+            await on.commands.run(Command("echo x >made", on.folder))
         assert not (on.folder / "made").exists()
 
 
 async def test_a_terminal_that_was_refused_leaves_nothing_behind(tmp_path: Path) -> None:
     async with confined_stage("editor", tmp_path, misbehave={"terminal/create": AnswersError(-32603, "no")}) as on:
-        assert (await run(on.executor, "echo x", on.folder)).stdout == "x\n"  # here instead, confined as well
+        assert (await run(on.commands, "echo x", on.folder)).stdout == "x\n"  # here instead, confined as well
         assert list(on.folder.iterdir()) == [] and list(on.scripts.iterdir()) == []
 
 
 async def test_no_descriptor_is_left_open_and_a_background_process_with_the_pipe_holds_no_call(tmp_path: Path) -> None:
     async with confined_stage("local", tmp_path) as on:
-        await run(on.executor, "true", on.folder)
+        await run(on.commands, "true", on.folder)
         before = open_descriptors()
         for _ in range(3):
-            await run(on.executor, "true", on.folder)
+            await run(on.commands, "true", on.folder)
         assert open_descriptors() == before
-        assert (await run(on.executor, "/bin/sleep 60 & echo done", on.folder)).stdout == "done\n"
+        assert (await run(on.commands, "/bin/sleep 60 & echo done", on.folder)).stdout == "done\n"
 
 
 async def test_commands_at_once_share_the_place_holders(tmp_path: Path) -> None:
     async with confined_stage("local", tmp_path) as on:
-        long = await on.executor.run(Command("while [ ! -e go ]; do /bin/sleep 0.01; done; ls -A", on.folder))
-        await run(on.executor, "true", on.folder)
+        long = await on.commands.run(Command("while [ ! -e go ]; do /bin/sleep 0.01; done; ls -A", on.folder))
+        await run(on.commands, "true", on.folder)
         assert (on.folder / ".mcp.json").is_dir()
         (on.folder / "go").touch()
         await long.wait()

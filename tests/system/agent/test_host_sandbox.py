@@ -20,7 +20,7 @@ from acp_agent.build import host_session
 from acp_agent.client.permissions import allow_once
 from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ExecutorError
-from acp_agent.executors.far import far_executor, program, side
+from acp_agent.executors.far import program, remote_commands, side
 from acp_agent.executors.far.far_peer import STATE
 from acp_agent.testing.fake_model import Answer
 from tests.agent.kit import audit, put, results, rig, went
@@ -239,7 +239,7 @@ async def test_nothing_is_left_of_a_terminal_there(tmp_path: Path, config: str, 
     async with went(tmp_path, model(*script), **kwargs) as r:
         assert ".vscode" in result(r, 3)
         await until(lambda: not list(there.iterdir()))
-    monkeypatch.setattr(far_executor, "START_THERE", "tests.system.agent.test_host_sandbox:does_not_start")
+    monkeypatch.setattr(remote_commands, "START_THERE", "tests.system.agent.test_host_sandbox:does_not_start")
     async with went(tmp_path, model(in_terminal("ls -A; read line"), "done"), **kwargs) as r:
         assert "nothing starts here" in result(r, 2)
         assert list(there.iterdir()) == []

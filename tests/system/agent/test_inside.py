@@ -149,15 +149,15 @@ import os, sys
 import anyio
 from acp_agent.config.place_settings import PlaceConfig
 from acp_agent.executors.base import Command
-from acp_agent.executors.far.far_executor import FarExecutor
 from acp_agent.executors.far.far_link import FarLink
+from acp_agent.executors.far.remote_commands import RemoteCommands
 from acp_agent.executors.places.engine import is_left, owner
 from acp_agent.executors.places.inside_container import Inside
 from pathlib import Path
 async def main():
     way = Inside("web", PlaceConfig(container=sys.argv[1], root="/app"), os.environ, ())
-    executor = FarExecutor(FarLink(way, owner(), is_left, float(sys.argv[2])))
-    await executor.run(Command("setsid sleep 7050 & sleep 7051 & echo x >ready; sleep 7052", Path("/app")))
+    commands = RemoteCommands(FarLink(way, owner(), is_left, float(sys.argv[2])))
+    await commands.run(Command("setsid sleep 7050 & sleep 7051 & echo x >ready; sleep 7052", Path("/app")))
     await anyio.sleep(60)
 anyio.run(main)
 """

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import anyio
 import anyio.to_thread
@@ -19,13 +19,15 @@ from pytest import MonkeyPatch
 
 from acp_agent.build.host_session import WALLS_SENT
 from acp_agent.errors import ExecutorError
-from acp_agent.executors.base import Command, ExitStatus, GrepQuery
+from acp_agent.executors.base import Command, Commands, ExitStatus, Files, GrepQuery
+from acp_agent.executors.disk_files import DiskFiles
 from acp_agent.executors.far import side
-from acp_agent.executors.far.far_executor import FarExecutor
 from acp_agent.executors.far.far_link import FarLink
 from acp_agent.executors.far.far_peer import FRAME, HEADER
 from acp_agent.executors.far.host_process import HostProcess
 from acp_agent.executors.far.program import BOOT, LEAST_PYTHON, SENT, program
+from acp_agent.executors.far.remote_commands import RemoteCommands
+from acp_agent.executors.far.remote_disk import RemoteDisk
 from acp_agent.executors.places.engine import is_left, owner
 from acp_agent.executors.places.ssh import Ssh
 from acp_agent.executors.posix import sh_side
@@ -44,14 +46,21 @@ def server() -> ssh_server.SshServer:
     return ssh_server.running()
 
 
+class Remote(NamedTuple):
+    link: FarLink
+    commands: Commands
+    files: Files
+
+
 @asynccontextmanager
-async def over(way: object, linger: float = 60.0, heartbeat: float = 5.0, **more: Any) -> AsyncIterator[FarExecutor]:
-    executor = FarExecutor(FarLink(way, owner(), is_left, linger, heartbeat), **more)  # type: ignore[arg-type]
+async def over(way: Any, linger: float = 60.0, heartbeat: float = 5.0, hides: Any = None) -> AsyncIterator[Remote]:
+    link = FarLink(way, owner(), is_left, linger, heartbeat)
+    remote = Remote(link, RemoteCommands(link), DiskFiles(RemoteDisk(link), hides))
     with anyio.fail_after(60):
         try:
-            yield executor
+            yield remote
         finally:
-            await executor.close()
+            await remote.commands.close()
 
 
 def ssh(server: ssh_server.SshServer, host: str = "far") -> Ssh:
@@ -66,21 +75,21 @@ with_and_without_python = pytest.mark.parametrize("reached", [ssh, bare])
 Reached = Callable[[ssh_server.SshServer], Any]
 
 
-def clients(executor: FarExecutor) -> list[int]:
+def clients(remote: Remote) -> list[int]:
     """The process numbers of our `ssh`."""
-    if isinstance(side := executor.link._peer, ShSide):
+    if isinstance(side := remote.link._peer, ShSide):
         return [shell._started._popen.pid for shell in (side._shell, side._runs_shell) if shell._started is not None]
-    link = executor.link._peer.link
+    link = remote.link._peer.link
     return [] if link is None else [link._close.__self__._popen.pid]  # type: ignore[attr-defined]
 
 
 @contextmanager
-def not_reached(server: ssh_server.SshServer, executor: FarExecutor) -> Iterator[None]:
+def not_reached(server: ssh_server.SshServer, remote: Remote) -> Iterator[None]:
     """The links are lost, and new ones lead to nobody."""
     config = server.config.read_text()
     server.config.write_text(config.replace("HostName 127.0.0.1", "HostName 127.0.0.2"))
     try:
-        for client in clients(executor):
+        for client in clients(remote):
             os.kill(client, signal.SIGKILL)
         yield
     finally:
@@ -102,15 +111,15 @@ class Stub:
 @with_and_without_python
 async def test_a_lost_link_loses_no_output(server: ssh_server.SshServer, tmp_path: Path, reached: Reached) -> None:
     lines = "".join(f"line {number} {'x' * 80}\n" for number in range(40_000))
-    async with over(reached(server)) as executor:
+    async with over(reached(server)) as remote:
         script = "for ((i=0; i<40000; i++)); do echo line $i " + "x" * 80 + "; done; exit 7"
-        process = await executor.run(Command(script, tmp_path))
+        process = await remote.commands.run(Command(script, tmp_path))
         heard, cuts = "", 0
         async for chunk in process.output():
             heard += chunk.text
             if len(heard) > (cuts + 1) * len(lines) // 5:
                 cuts += 1
-                for pid in clients(executor):
+                for pid in clients(remote):
                     os.kill(pid, signal.SIGKILL)
         assert heard == lines
         assert cuts == 4
@@ -121,40 +130,40 @@ async def test_a_lost_link_loses_no_output(server: ssh_server.SshServer, tmp_pat
 
 @with_and_without_python
 async def test_a_command_goes_on_while_the_link_is_lost(server: ssh_server.SshServer, tmp_path: Path, reached: Reached):
-    async with over(reached(server)) as executor:
+    async with over(reached(server)) as remote:
         script = "echo begun > begun; until [ -e go ]; do sleep 0.01; done; echo done; sleep 0.1; pwd > ended"
-        process = await executor.run(Command(script, tmp_path))
+        process = await remote.commands.run(Command(script, tmp_path))
         await until_exists(tmp_path / "begun")
-        with not_reached(server, executor):
-            await until(lambda: executor.link.lost_at is not None)
+        with not_reached(server, remote):
+            await until(lambda: remote.link.lost_at is not None)
             (tmp_path / "go").touch()
             assert await until_exists(tmp_path / "ended") == f"{tmp_path}\n"
-            assert executor.link.lost_at is not None
+            assert remote.link.lost_at is not None
         (tmp_path / "file").write_text("text")
-        assert await executor.read_text(tmp_path / "file") == "text"
+        assert await remote.files.read_text(tmp_path / "file") == "text"
         assert await process.wait() == ExitStatus(0) and process.stdout == "done\n"
         await process.close()
 
 
 async def test_a_link_that_is_silent_has_ended(server: ssh_server.SshServer, tmp_path: Path) -> None:
-    async with over(ssh(server), heartbeat=0.5) as executor:
-        assert (await run(executor, "echo one", tmp_path)).stdout == "one\n"
-        (stalled,) = clients(executor)
+    async with over(ssh(server), heartbeat=0.5) as remote:
+        assert (await run(remote.commands, "echo one", tmp_path)).stdout == "one\n"
+        (stalled,) = clients(remote)
         os.kill(stalled, signal.SIGSTOP)
-        assert (await run(executor, "echo two", tmp_path)).stdout == "two\n" and clients(executor) != [stalled]
-        assert executor.link.losses >= 1
+        assert (await run(remote.commands, "echo two", tmp_path)).stdout == "two\n" and clients(remote) != [stalled]
+        assert remote.link.losses >= 1
 
 
 @with_and_without_python
 async def test_what_runs_ends_when_the_agent_is_silent(server: ssh_server.SshServer, tmp_path: Path, reached: Reached):
-    async with over(reached(server), linger=2.0, heartbeat=0.5) as executor:
-        process = await executor.run(Command(f"echo $$ > pid; setsid sleep {OURS} & sleep 7041", tmp_path))
+    async with over(reached(server), linger=2.0, heartbeat=0.5) as remote:
+        process = await remote.commands.run(Command(f"echo $$ > pid; setsid sleep {OURS} & sleep 7041", tmp_path))
         pid = int(await until_exists(tmp_path / "pid"))
-        with not_reached(server, executor):
+        with not_reached(server, remote):
             await until_dead(pid)
             assert await process.wait() == ExitStatus() and "was lost" in process.remark
             with pytest.raises(ExecutorError, match="host far: the connection was lost"):
-                await executor.read_text(tmp_path / "pid")
+                await remote.files.read_text(tmp_path / "pid")
         assert not sleeping(OURS)
         await process.close()
 
@@ -173,13 +182,15 @@ import sys
 from pathlib import Path
 import anyio
 from acp_agent.executors.base import Command
+from acp_agent.executors.far.remote_commands import RemoteCommands
 from tests.executors.kit import over_ssh
 from tests import ssh_server
 ssh_server.running = lambda: ssh_server.SshServer(Path(sys.argv[2]))
 async def main():
-    executor = over_ssh(linger=float(sys.argv[3]), python=sys.argv[4] == "True")
-    await executor.run(Command("setsid sleep 7050 & sleep 7051 & echo $$ >ready; sleep 7052", Path(sys.argv[1])))
-    print(executor.link._socket, flush=True)
+    link = over_ssh(linger=float(sys.argv[3]), python=sys.argv[4] == "True")
+    script = "setsid sleep 7050 & sleep 7051 & echo $$ >ready; sleep 7052"
+    await RemoteCommands(link).run(Command(script, Path(sys.argv[1])))
+    print(link._socket, flush=True)
     await anyio.sleep(60)
 anyio.run(main)
 """
@@ -197,22 +208,22 @@ async def test_what_a_killed_agent_left_ends(server: ssh_server.SshServer, tmp_p
     agent.wait()
     agent.stdout.close()
     folder = socket.parent if python else socket
-    async with over(ssh(server) if python else bare(server)) as executor:
+    async with over(ssh(server) if python else bare(server)) as remote:
         if linger > 60:
             assert alive(pid) and socket.exists()
-            await executor.ready()
+            await remote.link.reached()
         await until_dead(pid)
         await until(lambda: not (folder.exists() or sleeping("705[012]")))
 
 
 @with_and_without_python
 async def test_nothing_is_left_when_it_is_closed(server: ssh_server.SshServer, tmp_path: Path, reached: Reached):
-    async with over(reached(server)) as executor:
-        await executor.run(Command(f"setsid sleep {OURS} & echo $$ >ready; sleep {OURS}", tmp_path))
+    async with over(reached(server)) as remote:
+        await remote.commands.run(Command(f"setsid sleep {OURS} & echo $$ >ready; sleep {OURS}", tmp_path))
         pid = int(await until_exists(tmp_path / "ready"))
         (tmp_path / "found").write_text("wanted")
-        assert (await executor.grep(GrepQuery("wanted", tmp_path, True, 10, 10.0))).matches
-        folder = Path(executor.link._socket)
+        assert (await remote.files.grep(GrepQuery("wanted", tmp_path, True, 10, 10.0))).matches
+        folder = Path(remote.link._socket)
         folder = folder if folder.is_dir() else folder.parent
         assert folder.exists()
     assert not alive(pid)
@@ -226,13 +237,13 @@ async def test_entries_are_judged_at_once_and_late_ones_alone(
 ) -> None:
     asked: list[str] = []
     late = ""
-    judge, approved = FarLink._judge, FarExecutor._approved
+    judge, approved = FarLink._judge, RemoteDisk._approved
 
     def counted(link: FarLink, decides: Any, what: str, header: Any) -> None:
         asked.append(Path(header["about"][1 if what == "judge" else 0]).name)
         judge(link, decides, what, header)
 
-    async def and_then(self: FarExecutor, *about: Any) -> Any:
+    async def and_then(self: RemoteDisk, *about: Any) -> Any:
         found = await approved(self, *about)
         if late:
             (tree / late).touch()
@@ -243,31 +254,31 @@ async def test_entries_are_judged_at_once_and_late_ones_alone(
             raise ExecutorError(f"{path.name} must not be touched")
 
     monkeypatch.setattr(FarLink, "_judge", counted)
-    monkeypatch.setattr(FarExecutor, "_approved", and_then)
+    monkeypatch.setattr(RemoteDisk, "_approved", and_then)
     tree, other, moved = tmp_path / "tree", tmp_path / "other", tmp_path / "moved"
     for number in range(300):
         (tree / f"d{number % 7}").mkdir(parents=True, exist_ok=True)
         (tree / f"d{number % 7}" / str(number)).touch()
     about: dict[str, Any] = {"max_entries": 1000, "judged": judged}
-    async with over(ssh(server), hides=lambda path: path.name == "hidden") as executor:
-        await executor.copy(tree, other, overwrite=False, **about)
-        await executor.move(other, moved, overwrite=False, **about)
+    async with over(ssh(server), hides=lambda path: path.name == "hidden") as remote:
+        await remote.files.copy(tree, other, overwrite=False, **about)
+        await remote.files.move(other, moved, overwrite=False, **about)
         assert len(list(moved.rglob("*"))) == 307
-        await executor.remove(moved, **about)
+        await remote.files.remove(moved, **about)
         assert not moved.exists()
         assert asked == []
         (tree / "d3" / "secret").touch()
         with pytest.raises(ExecutorError, match="secret must not be touched"):
-            await executor.remove(tree, **about)
+            await remote.files.remove(tree, **about)
         assert asked == ["secret"]
         (tree / "d3" / "secret").rename(tree / "d3" / "hidden")
         with pytest.raises(ExecutorError):
-            await executor.copy(tree, other, overwrite=False, **about)
+            await remote.files.copy(tree, other, overwrite=False, **about)
         assert set(asked) == {"secret", "hidden"}
         (tree / "d3" / "hidden").unlink()
         late = "late"
         with pytest.raises(ExecutorError, match="late must not be touched"):
-            await executor.remove(tree, **about)
+            await remote.files.remove(tree, **about)
         assert asked[-1] == "late"
         assert len(list(tree.rglob("*"))) == 308
 
@@ -291,11 +302,11 @@ async def test_who_is_out_of_reach_is_one_sentence_and_nothing_runs_here(server:
         (Stub("exit 127"), "did not answer"),
         (Stub("echo 'python3: command not found' >&2; exit 127"), "python3: command not found"),
     ):
-        async with over(way) as executor:
+        async with over(way) as remote:
             with pytest.raises(ExecutorError, match=words):
-                await executor.run(Command("touch made", tmp_path))
+                await remote.commands.run(Command("touch made", tmp_path))
             with pytest.raises(ExecutorError, match=words):
-                await executor.write_text(tmp_path / "made", "x")
+                await remote.files.write_text(tmp_path / "made", "x")
             assert not (tmp_path / "made").exists()
     for name in ("", "-oProxyCommand=x", "a b", "a\nb"):
         with pytest.raises(ExecutorError, match="is no host"):
@@ -308,9 +319,9 @@ async def test_a_host_with_another_key_is_not_used(server: ssh_server.SshServer,
     key = (server.config.parent / "user.pub").read_text()
     try:
         known.write_text(text.split(" ")[0] + " " + key)
-        async with over(ssh(server)) as executor:
+        async with over(ssh(server)) as remote:
             with pytest.raises(ExecutorError, match="[Hh]ost key"):
-                await executor.run(Command("touch made", tmp_path))
+                await remote.commands.run(Command("touch made", tmp_path))
     finally:
         known.write_text(text)
     assert not (tmp_path / "made").exists()
@@ -359,15 +370,15 @@ def message(header: bytes) -> bytes:
 async def test_a_host_that_lies_is_told_in_a_sentence(lie: bytes, tmp_path: Path) -> None:
     program = tmp_path / "liar.py"
     program.write_text(LIAR % repr(lie))
-    async with over(Stub("exec " + shlex.join([sys.executable, str(program)]))) as executor:
+    async with over(Stub("exec " + shlex.join([sys.executable, str(program)]))) as remote:
         with pytest.raises(ExecutorError):
-            await executor.read_text(tmp_path / "x")
+            await remote.files.read_text(tmp_path / "x")
 
 
 async def test_a_host_that_never_stops_talking_is_not_listened_to(tmp_path: Path) -> None:
-    async with over(Stub("cat /dev/zero")) as executor:
+    async with over(Stub("cat /dev/zero")) as remote:
         with pytest.raises(ExecutorError, match="did not answer as expected"):
-            await executor.run(Command("true", tmp_path))
+            await remote.commands.run(Command("true", tmp_path))
 
 
 def test_what_is_sent_runs_with_the_oldest_python_that_is_promised_and_nothing_else(tmp_path: Path) -> None:
@@ -380,11 +391,11 @@ def test_what_is_sent_runs_with_the_oldest_python_that_is_promised_and_nothing_e
 
 @with_and_without_python
 async def test_no_value_is_on_a_command_line(server: ssh_server.SshServer, tmp_path: Path, reached: Reached) -> None:
-    async with over(reached(server)) as executor:
+    async with over(reached(server)) as remote:
         command = Command(
             "cat /proc/*/cmdline | tr '\\0' ' ' > seen; echo $TOKEN", tmp_path, env={"TOKEN": "tan-ge-rine"}
         )
-        process = await executor.run(command)
+        process = await remote.commands.run(command)
         assert await process.wait() == ExitStatus(0) and process.stdout == "tan-ge-rine\n"
         assert "tan-ge-rine" not in (tmp_path / "seen").read_text(errors="replace")
         await process.close()
@@ -392,8 +403,9 @@ async def test_no_value_is_on_a_command_line(server: ssh_server.SshServer, tmp_p
 
 @with_and_without_python
 async def test_unread_output_makes_the_command_wait(server: ssh_server.SshServer, tmp_path: Path, reached: Reached):
-    async with over(reached(server)) as executor:
-        process = await executor.run(Command("head -c 50000000 /dev/zero; echo x >ended", tmp_path, output_limit=100))
+    async with over(reached(server)) as remote:
+        command = Command("head -c 50000000 /dev/zero; echo x >ended", tmp_path, output_limit=100)
+        process = await remote.commands.run(command)
         deadline = time.monotonic() + 0.5
         while time.monotonic() < deadline:
             assert not (tmp_path / "ended").exists()

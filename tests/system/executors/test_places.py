@@ -19,11 +19,10 @@ from acp_agent.disk import Folder
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command, ExitStatus
 from acp_agent.executors.places.container import SESSION, Container, Walls
+from acp_agent.executors.places.container_commands import ContainerCommands
 from acp_agent.executors.places.dev_container import PROGRAM, DevContainer
 from acp_agent.executors.places.engine import OWNER, Engine, owner
 from acp_agent.executors.places.inside_container import Inside
-from acp_agent.executors.places.place_executor import PlaceExecutor
-from acp_agent.executors.route import Offer
 from acp_agent.executors.sandbox import visible_paths
 from tests import containers
 from tests.executors.kit import collect, run, until_dead, until_exists
@@ -40,18 +39,18 @@ def need_podman() -> None:
 @asynccontextmanager
 async def place(
     config: PlaceConfig, *folders: Path, environ: dict[str, str] | None = None, walls: Walls | None = None
-) -> AsyncIterator[tuple[PlaceExecutor, Container]]:
+) -> AsyncIterator[tuple[ContainerCommands, Container]]:
     if not config.engine:
         need_podman()
     shown = walls or Walls()
     made = Container("web", config, "session-1", folders, environ or dict(os.environ), lambda: shown)
-    executor = PlaceExecutor(None, None, Offer(), place=made)
+    commands = ContainerCommands(made)
     with anyio.fail_after(60):
         try:
-            yield executor, made
+            yield commands, made
         finally:
             with anyio.CancelScope(shield=True):
-                await executor.close()
+                await commands.close()
 
 
 @contextmanager
@@ -66,17 +65,17 @@ def started(*folder_image_and_options: Any, at: str = "") -> Iterator[str]:
 
 
 @asynccontextmanager
-async def in_running(tmp_path: Path, **config: Any) -> AsyncIterator[tuple[PlaceExecutor, str]]:
+async def in_running(tmp_path: Path, **config: Any) -> AsyncIterator[tuple[ContainerCommands, str]]:
     """In one that all tests of this process share."""
     need_podman()
     name = containers.running(tmp_path.parent)
-    async with place(PlaceConfig(container=name, **config), tmp_path) as (executor, _):
-        yield executor, name
+    async with place(PlaceConfig(container=name, **config), tmp_path) as (commands, _):
+        yield commands, name
 
 
-def dev_place(folder: Path, environ: dict[str, str], **config: Any) -> tuple[PlaceExecutor, DevContainer]:
+def dev_place(folder: Path, environ: dict[str, str], **config: Any) -> tuple[ContainerCommands, DevContainer]:
     made = DevContainer("work", PlaceConfig(kind="devcontainer", **config), "session-1", (folder,), environ)
-    return PlaceExecutor(None, None, Offer(), place=made), made
+    return ContainerCommands(made), made
 
 
 def sleeping(name: str, seconds: int) -> bool:
@@ -97,9 +96,9 @@ async def test_a_container_of_ours_has_the_folders_the_user_and_nothing_else(tmp
     work, other = tmp_path / "it's a\nfolder", tmp_path / "other"
     work.mkdir()
     other.mkdir()
-    async with place(containers.from_image(), work) as (executor, _):
+    async with place(containers.from_image(), work) as (commands, _):
         script = "id -u; grep CapEff /proc/self/status; ls /sys/class/net; [ -e ../other ] || echo new >made; pwd"
-        assert (await run(executor, script, work)).stdout == f"{os.getuid()}\nCapEff:\t0000000000000000\nlo\n{work}\n"
+        assert (await run(commands, script, work)).stdout == f"{os.getuid()}\nCapEff:\t0000000000000000\nlo\n{work}\n"
         assert (work / "made").read_text() == "new\n" and (work / "made").stat().st_uid == os.getuid()
         mine = [name for name in containers.names() if name.startswith("acp-coder-session-")]
         labels = [
@@ -121,9 +120,9 @@ async def test_what_is_hidden_is_empty_there_and_what_is_protected_cannot_be_wri
     walls = Walls(
         (tmp_path / ".env", odd, tmp_path / "keys"), (tmp_path / ".git" / "hooks", tmp_path / "missing"), empty
     )
-    async with place(containers.from_image(), tmp_path, walls=walls) as (executor, made):
+    async with place(containers.from_image(), tmp_path, walls=walls) as (commands, made):
         script = "cat .env odd*; ls keys; echo x >.git/hooks/pre-commit || echo refused; echo y >file"
-        assert (await run(executor, script, tmp_path)).stdout == "refused\n"
+        assert (await run(commands, script, tmp_path)).stdout == "refused\n"
         assert list((tmp_path / ".git" / "hooks").iterdir()) == [] and (tmp_path / "file").read_text() == "y\n"
         assert any("3 and 2 paths" in line for line in await made.lines())
 
@@ -148,19 +147,19 @@ async def test_nothing_else_is_mounted_than_was_meant(name: str, tmp_path: Path,
                 out.rename(work / name)
         return ask(engine, *arguments)
 
-    async with place(containers.from_image(), work, walls=walls) as (executor, _):
+    async with place(containers.from_image(), work, walls=walls) as (commands, _):
         monkeypatch.setattr(Engine, "ask", swap)
         with pytest.raises(
             ExecutorError, match="was replaced while the sandbox was made|error mounting|is not the folder any more"
         ):
-            await run(executor, "echo x >made", work)
+            await run(commands, "echo x >made", work)
     monkeypatch.setattr(Engine, "ask", ask)
-    async with place(containers.from_image(), work, walls=walls) as (executor, _):
+    async with place(containers.from_image(), work, walls=walls) as (commands, _):
         if name:  # The control: what stays where it is can be used.
-            assert (await run(executor, "echo runs", work)).stdout == "runs\n"
+            assert (await run(commands, "echo runs", work)).stdout == "runs\n"
         else:
             with pytest.raises(ExecutorError, match="not the folder any more in which the session was opened"):
-                await run(executor, "echo x >made", work)
+                await run(commands, "echo x >made", work)
     assert not [*tmp_path.rglob("made"), *tmp_path.rglob(".acp-coder-*")]
 
 
@@ -170,12 +169,12 @@ async def test_another_device_is_another_folder_on_this_kernel_only(tmp_path: Pa
     monkeypatch.setattr(
         "acp_agent.executors.places.container.identity_of", lambda path: (found(path)[0] + 1, found(path)[1])
     )
-    async with place(containers.from_image(), tmp_path) as (executor, _):
+    async with place(containers.from_image(), tmp_path) as (commands, _):
         with pytest.raises(ExecutorError, match="was replaced while the sandbox was made"):
-            await run(executor, "echo runs", tmp_path)
+            await run(commands, "echo runs", tmp_path)
         (tmp_path / "boot_id").write_text("another\n")
         monkeypatch.setattr("acp_agent.executors.places.container.BOOT_ID", tmp_path / "boot_id")
-        assert (await run(executor, "echo runs", tmp_path)).stdout == "runs\n"
+        assert (await run(commands, "echo runs", tmp_path)).stdout == "runs\n"
 
 
 async def test_what_a_worktree_has_elsewhere_is_there(tmp_path: Path) -> None:
@@ -187,12 +186,12 @@ async def test_what_a_worktree_has_elsewhere_is_there(tmp_path: Path) -> None:
     folder = common / "worktrees" / "work"
     walls = Walls((), (folder / "gitdir",), tmp_path, (common / "objects", folder), (common,))
     (folder / "gitdir").write_text(f"{work}/.git\n")
-    async with place(containers.from_image(), work, walls=walls) as (executor, _):
+    async with place(containers.from_image(), work, walls=walls) as (commands, _):
         script = (
             f"cat {common}/config; echo x >{common}/config || echo kept; echo x >{common}/objects/new; "
             f"echo x >{folder}/HEAD; echo x >{folder}/gitdir || echo kept"
         )
-        assert (await run(executor, script, work)).stdout == "[core]\nkept\nkept\n"
+        assert (await run(commands, script, work)).stdout == "[core]\nkept\nkept\n"
         assert (common / "objects" / "new").exists()
         assert (folder / "HEAD").exists()
 
@@ -200,18 +199,18 @@ async def test_what_a_worktree_has_elsewhere_is_there(tmp_path: Path) -> None:
 async def test_without_bash_commands_are_those_of_sh_and_keep_their_state(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     state = tmp_path / "state"
-    async with place(containers.from_image(containers.PLAIN), tmp_path) as (executor, made):
-        first = await run(executor, "cd sub; export A='it is \"one\"\ntwo'; exit 7", tmp_path, state_file=state)
+    async with place(containers.from_image(containers.PLAIN), tmp_path) as (commands, made):
+        first = await run(commands, "cd sub; export A='it is \"one\"\ntwo'; exit 7", tmp_path, state_file=state)
         assert first.status == ExitStatus(7)
-        second = await run(executor, 'echo "$A"; pwd', tmp_path / "sub", state_file=state)
+        second = await run(commands, 'echo "$A"; pwd', tmp_path / "sub", state_file=state)
         assert second.stdout == f'it is "one"\ntwo\n{tmp_path / "sub"}\n'
         assert "there is no bash" in (await made.lines())[0]
 
 
 async def test_kill_leaves_nothing_in_the_container_even_without_our_reaper(tmp_path: Path) -> None:
-    async with in_running(tmp_path) as (executor, name):
+    async with in_running(tmp_path) as (commands, name):
         script = "trap '' TERM; sleep 7001 & setsid sleep 7002 & env -i sleep 7003 & sleep 7004; sleep 7005"
-        process = await executor.run(Command(script, tmp_path))
+        process = await commands.run(Command(script, tmp_path))
         await until_asleep(name, 7001, 7002, 7003, 7004)
         await process.kill()
         assert (await process.wait()).exit_code is None
@@ -221,7 +220,7 @@ async def test_kill_leaves_nothing_in_the_container_even_without_our_reaper(tmp_
         script = (
             "for f in /proc/[0-9]*; do tr '\\0' ' ' <$f/cmdline | grep -q 'mark [g]roup' && kill -9 ${f##*/}; done; "
         )
-        process = await executor.run(Command(script + "echo x >ready; exec sleep 7020", tmp_path))
+        process = await commands.run(Command(script + "echo x >ready; exec sleep 7020", tmp_path))
         await until_exists(tmp_path / "ready")
         await until_asleep(name, 7020)
         await process.kill()
@@ -233,8 +232,8 @@ async def test_the_end_of_a_session_ends_its_commands_in_a_running_container_and
     need_podman()
     name = containers.running(tmp_path.parent)
     containers.podman("exec", "--detach", name, "sleep", "7010")
-    async with place(PlaceConfig(container=name), tmp_path) as (executor, made):
-        await run(executor, "sleep 7011 >/dev/null 2>&1 & setsid sleep 7012 & :", tmp_path)
+    async with place(PlaceConfig(container=name), tmp_path) as (commands, made):
+        await run(commands, "sleep 7011 >/dev/null 2>&1 & setsid sleep 7012 & :", tmp_path)
         await until_asleep(name, 7010, 7011, 7012)
         scratch = (await made.ready()).scratch
     assert sleeping(name, 7010) and not sleeping(name, 7011) and not sleeping(name, 7012)
@@ -249,7 +248,7 @@ import anyio
 from acp_agent.config.place_settings import PlaceConfig
 from acp_agent.executors.base import Command
 from acp_agent.executors.places.container import Container
-from acp_agent.executors.places.place_executor import PlaceExecutor
+from acp_agent.executors.places.container_commands import ContainerCommands
 from acp_agent.executors.route import Offer
 from tests import containers
 
@@ -257,10 +256,10 @@ async def main():
     folder = Path(sys.argv[1])
     config = PlaceConfig(container=sys.argv[2]) if sys.argv[2] else containers.from_image()
     made = Container("web", config, "killed-1", (folder,), os.environ)
-    executor = PlaceExecutor(None, None, Offer(), place=made)
-    await executor.run(Command("true", folder))
+    commands = ContainerCommands(made)
+    await commands.run(Command("true", folder))
     print((await made.ready()) and made.argv()[-1], flush=True)
-    process = await executor.run(Command("sleep 7030 & setsid sleep 7031 & echo x >ready; sleep 7032", folder))
+    process = await commands.run(Command("sleep 7030 & setsid sleep 7031 & echo x >ready; sleep 7032", folder))
     await process.wait()
 
 anyio.run(main)
@@ -305,8 +304,8 @@ async def test_what_a_killed_agent_left_is_removed_at_the_next_start_and_nothing
         for what, label in labels.items():
             given = ("--label", f"{OWNER}={label}") if label else ("--label", "other=1")
             names[what] = stack.enter_context(started(tmp_path, containers.PLAIN, *given))
-        async with place(containers.from_image(), tmp_path) as (executor, _):
-            await run(executor, "true", tmp_path)
+        async with place(containers.from_image(), tmp_path) as (commands, _):
+            await run(commands, "true", tmp_path)
             there = set(containers.names())
         assert {what for what, name in names.items() if name not in there} == {"left", "reused number"}
 
@@ -338,9 +337,9 @@ async def test_a_place_that_is_not_there_is_one_sentence_and_nothing_runs_here(t
             ),
             (containers.from_image(network="no-such-net"), r"podman run: .*no-such-net"),
         ):
-            async with place(config, work) as (executor, _):
+            async with place(config, work) as (commands, _):
                 with pytest.raises(ExecutorError, match=words) as raised:
-                    await executor.run(Command("echo x >ran", work))
+                    await commands.run(Command("echo x >ran", work))
                 assert "\n" not in str(raised.value)
         assert list(work.iterdir()) == []
 
@@ -350,45 +349,45 @@ async def test_that_a_folder_is_read_only_in_a_running_container_is_said(tmp_pat
     work.mkdir()
     other.mkdir()
     with started(other, containers.WITH_BASH, "--volume", f"{work}:{work}:ro") as name:
-        async with place(PlaceConfig(container=name), work, other) as (executor, made):
-            assert (await run(executor, "echo x >ran || echo refused", work)).stdout == "refused\n"
+        async with place(PlaceConfig(container=name), work, other) as (commands, made):
+            assert (await run(commands, "echo x >ran || echo refused", work)).stdout == "refused\n"
             said = [line for line in await made.lines() if "read-only" in line]
             assert said == [f"Commands there cannot write to {work}: it is mounted read-only."]
 
 
 async def test_a_container_that_dies_in_the_middle_is_told_and_another_is_started(tmp_path: Path) -> None:
-    async with place(containers.from_image(), tmp_path) as (executor, made):
-        process = await executor.run(Command("echo before; echo x >ready; sleep 7040", tmp_path))
+    async with place(containers.from_image(), tmp_path) as (commands, made):
+        process = await commands.run(Command("echo before; echo x >ready; sleep 7040", tmp_path))
         await until_exists(tmp_path / "ready")
         containers.remove(made.argv()[-1])
         ended = await collect(process)
         assert (ended.status, ended.stdout) == (ExitStatus(), "before\n")
         assert process.remark == "the connection to container web ended before its end was told"
-        again = await run(executor, "echo again", tmp_path)
+        again = await run(commands, "echo again", tmp_path)
         assert (again.status, again.stdout) == (ExitStatus(0), "again\n")
 
 
 async def test_a_running_container_that_dies_is_not_replaced(tmp_path: Path) -> None:
     need_podman()
     name = containers.start(tmp_path)
-    async with place(PlaceConfig(container=name), tmp_path) as (executor, _):
-        await run(executor, "true", tmp_path)
+    async with place(PlaceConfig(container=name), tmp_path) as (commands, _):
+        await run(commands, "true", tmp_path)
         containers.remove(name)
-        assert (await run(executor, "echo x >ran", tmp_path)).status == ExitStatus()
+        assert (await run(commands, "echo x >ran", tmp_path)).status == ExitStatus()
         with pytest.raises(ExecutorError, match="has no container"):
-            await executor.run(Command("echo x >ran", tmp_path))
+            await commands.run(Command("echo x >ran", tmp_path))
         assert not (tmp_path / "ran").exists()
 
 
 async def test_exit_codes_are_the_commands_and_bytes_like_our_markers_output(tmp_path: Path) -> None:
-    async with in_running(tmp_path) as (executor, _):
+    async with in_running(tmp_path) as (commands, _):
         codes = (0, 1, 125, 126, 127, 128, 137, 255)
-        found = [(await run(executor, f"exit {code}", tmp_path)).status for code in codes]
+        found = [(await run(commands, f"exit {code}", tmp_path)).status for code in codes]
         assert found == [ExitStatus(code) for code in codes]
-        ended = await run(executor, "kill -9 $PPID; sleep 0.1; echo late", tmp_path)
+        ended = await run(commands, "kill -9 $PPID; sleep 0.1; echo late", tmp_path)
         assert ended.status == ExitStatus()
         script = r"printf '\036'; printf '\036aE0\n\036' >&2; sleep 0.05; printf 'x\036\036'; printf '\036B7\n' >&2"
-        ended = await run(executor, script, tmp_path)
+        ended = await run(commands, script, tmp_path)
         assert (ended.stdout, ended.stderr) == ("\x1ex\x1e\x1e", "\x1eaE0\n\x1e\x1eB7\n")
         assert ended.status == ExitStatus(0)
 
@@ -399,11 +398,11 @@ async def test_no_value_is_on_a_command_line_and_only_named_variables_get_there(
     environ = {**os.environ, "TOKEN_A": "value-of-a'\n\"$(x)", "TOKEN_B": "value-of-b"}
     config = PlaceConfig(container=name, env=["TOKEN_A", "MISSING"])
     state = tmp_path / "state"
-    async with place(config, tmp_path, environ=environ) as (executor, _):
-        first = await run(executor, 'printf %s "$TOKEN_A|$TOKEN_B"; export C=value-of-c$$', tmp_path, state_file=state)
+    async with place(config, tmp_path, environ=environ) as (commands, _):
+        first = await run(commands, 'printf %s "$TOKEN_A|$TOKEN_B"; export C=value-of-c$$', tmp_path, state_file=state)
         assert first.stdout == "value-of-a'\n\"$(x)|"
         script = "echo x >ready; until [ -e go ]; do sleep 0.02; done; echo ${C%%[0-9]*}"
-        process = await executor.run(Command(script, tmp_path, env={"GIVEN": "value-of-d"}, state_file=state))
+        process = await commands.run(Command(script, tmp_path, env={"GIVEN": "value-of-d"}, state_file=state))
         await until_exists(tmp_path / "ready")
         seen = b""
         for each in Path("/proc").glob("[0-9]*/cmdline"):
@@ -417,9 +416,9 @@ async def test_no_value_is_on_a_command_line_and_only_named_variables_get_there(
 
 
 async def test_a_nul_is_refused_in_words(tmp_path: Path) -> None:
-    async with place(containers.from_image(), tmp_path) as (executor, _):
+    async with place(containers.from_image(), tmp_path) as (commands, _):
         with pytest.raises(ExecutorError, match="null byte"):
-            await executor.run(Command("a\0b", tmp_path))
+            await commands.run(Command("a\0b", tmp_path))
 
 
 STUB = """#!/bin/sh
@@ -448,8 +447,8 @@ async def test_docker_and_nerdctl_are_asked_in_their_words(name: str, rootless: 
     work.mkdir()
     stub(programs, name, rootless=rootless)
     environ = {"PATH": f"{programs}:/usr/bin:/bin"}
-    async with place(PlaceConfig(engine=name, image="img", network="net-1"), work, environ=environ) as (executor, made):
-        ended = await run(executor, "echo hi; exit 3", work)
+    async with place(PlaceConfig(engine=name, image="img", network="net-1"), work, environ=environ) as (commands, made):
+        ended = await run(commands, "echo hi; exit 3", work)
         assert (ended.stdout, ended.status) == ("hi\n", ExitStatus(3))
     asked = (programs / "log").read_text().splitlines()
     ours = next(line for line in asked if line.startswith("run ")).split(" --name ")[1].split()[0]
@@ -485,8 +484,8 @@ async def test_commands_run_as_the_user_that_the_place_names(tmp_path: Path) -> 
     (work := tmp_path / "work").mkdir()
     work.chmod(0o755)
     with started(work) as name:
-        async with place(PlaceConfig(container=name, user="1234:5678"), work) as (executor, made):
-            assert (await run(executor, "id -u; id -g", work)).stdout == "1234\n5678\n"
+        async with place(PlaceConfig(container=name, user="1234:5678"), work) as (commands, made):
+            assert (await run(commands, "id -u; id -g", work)).stdout == "1234\n5678\n"
             assert made.identity.endswith(" as 1234:5678")
 
 
@@ -496,9 +495,9 @@ async def test_an_engine_on_another_machine_is_noticed(tmp_path: Path) -> None:
     work.mkdir()
     stub(programs, "docker", 'exec "$@" /elsewhere/token')  # What is looked for there is missing.
     environ = {"PATH": f"{programs}:/usr/bin:/bin"}
-    async with place(PlaceConfig(engine="docker", image="img"), work, environ=environ) as (executor, _):
+    async with place(PlaceConfig(engine="docker", image="img"), work, environ=environ) as (commands, _):
         with pytest.raises(ExecutorError, match="its /elsewhere is not this machine's .docker seems to run on another"):
-            await executor.run(Command("touch made", work))
+            await commands.run(Command("touch made", work))
         assert list(work.iterdir()) == []
 
 
@@ -508,14 +507,14 @@ async def test_a_stop_ends_what_makes_a_dev_container_with_all_it_started(tmp_pa
     environ = devcontainer(programs, "{}")
     stub(programs, "docker")
     (programs / "devcontainer").write_text(f"#!/bin/sh\nsleep 7080 & echo $! >{tmp_path}/pid; wait\n")
-    executor, _ = dev_place(work, environ, engine="docker")
+    commands, _ = dev_place(work, environ, engine="docker")
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(executor.run, Command("true", work))
+            tasks.start_soon(commands.run, Command("true", work))
             pid = int(await until_exists(tmp_path / "pid"))
             tasks.cancel_scope.cancel()
         await until_dead(pid)
-        await executor.close()
+        await commands.close()
 
 
 DEV = """#!/bin/sh
@@ -542,13 +541,13 @@ async def test_a_dev_container_is_the_one_that_its_program_names(tmp_path: Path)
     work.mkdir()
     with started(tmp_path) as name:
         answer = json.dumps({"outcome": "success", "containerId": name, "remoteUser": "root"})
-        executor, made = dev_place(work, devcontainer(programs, answer))
+        commands, made = dev_place(work, devcontainer(programs, answer))
         with anyio.fail_after(60):
-            ended = await run(executor, 'echo "$PATH $HOME $STAGE"; pwd; echo x >made', work)
+            ended = await run(commands, 'echo "$PATH $HOME $STAGE"; pwd; echo x >made', work)
             assert ended.stdout == f"/opt/tool:/bin /root dev elopment\n{work}\n"
             assert (work / "made").read_text() == "x\n"
             assert "dev container work (podman" in (await made.lines())[0]
-            await executor.close()
+            await commands.close()
         where = f"--workspace-folder {work} --docker-path {shutil.which('podman')}"
         assert (programs / "log").read_text().splitlines() == [
             f"up {where} --mount type=bind,source={work},target={work}", f"exec {where} cat /proc/self/environ",
@@ -575,10 +574,10 @@ async def test_the_real_program_makes_a_dev_container_and_finds_it_again(tmp_pat
     try:
         with anyio.fail_after(120):
             for text in ("first", "second"):
-                executor, _ = dev_place(work, environ)
-                ended = await run(executor, f'echo "$STAGE"; cat /root/made; pwd; echo {text} >>made', work)
+                commands, _ = dev_place(work, environ)
+                ended = await run(commands, f'echo "$STAGE"; cat /root/made; pwd; echo {text} >>made', work)
                 assert ended.stdout == f"dev elopment\nmade\n{work}\n"
-                await executor.close()
+                await commands.close()
         assert (work / "made").read_text() == "first\nsecond\n"
         assert len(containers.podman("ps", "--quiet", "--filter", label).split()) == 1
     finally:
@@ -600,11 +599,11 @@ async def test_a_dev_container_that_cannot_be_had_is_one_sentence(tmp_path: Path
             (other, good, "--remove-existing-container"), (tmp_path / "a,b", good, "there is a comma in its name"),
         ):  # fmt: skip
             folder.mkdir(exist_ok=True)
-            executor, _ = dev_place(folder, dict(os.environ) if answer is None else devcontainer(programs, answer))
+            commands, _ = dev_place(folder, dict(os.environ) if answer is None else devcontainer(programs, answer))
             with anyio.fail_after(60), pytest.raises(ExecutorError, match=words):
-                await executor.run(Command("touch made", folder))
+                await commands.run(Command("touch made", folder))
             assert not (folder / "made").exists()
-            await executor.close()
+            await commands.close()
 
 
 LIES = {
@@ -623,8 +622,8 @@ LIES = {
 async def test_a_container_that_lies(what: str, tmp_path: Path) -> None:
     does, text = LIES[what]
     program = stub(tmp_path, "docker", f'if [ "$3" = \'eval "$(cat)"\' ]; then {does}; else exec "$@"; fi')
-    async with place(PlaceConfig(engine=str(program), image="img"), tmp_path) as (executor, _):
-        ended = await run(executor, "true", tmp_path, output_limit=10_000, state_file=tmp_path / "state")
+    async with place(PlaceConfig(engine=str(program), image="img"), tmp_path) as (commands, _):
+        ended = await run(commands, "true", tmp_path, output_limit=10_000, state_file=tmp_path / "state")
         assert ended.status == ExitStatus()
         assert text is None or ended.stdout.strip() == text
         assert len(ended.stdout) < 20_000

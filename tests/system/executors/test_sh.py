@@ -18,14 +18,13 @@ import pytest
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command, ExitStatus, FindQuery, GrepQuery
-from acp_agent.executors.far.far_executor import FarExecutor
 from acp_agent.executors.far.far_link import FarLink
 from acp_agent.executors.places.engine import is_left, owner
 from acp_agent.executors.posix import sh_shell
 from acp_agent.executors.posix.sh_program import PREFIX, words
 from acp_agent.executors.posix.sh_side import ShSide
 from tests.executors.kit import run
-from tests.system.executors.test_far import over
+from tests.system.executors.test_far import Remote, over
 from tests.waits import until
 
 SHELLS = {"dash": ("dash",), "bash": ("bash", "--posix"), "busybox": ("busybox", "sh")}
@@ -47,9 +46,9 @@ class Local:
         return (*self._before, *(self._shell if argv[0] == "sh" else argv[:1]), *argv[1:])
 
 
-def side(executor: FarExecutor) -> ShSide:
-    assert isinstance(executor.link._peer, ShSide)
-    return executor.link._peer
+def side(remote: Remote) -> ShSide:
+    assert isinstance(remote.link._peer, ShSide)
+    return remote.link._peer
 
 
 @pytest.fixture(params=SHELLS)
@@ -61,18 +60,19 @@ def shell(request: pytest.FixtureRequest) -> tuple[str, ...]:
 
 
 async def test_any_posix_shell_will_do(shell: tuple[str, ...], tmp_path: Path) -> None:
-    async with over(Local(*shell)) as executor:
-        ended = await run(executor, "echo out; echo err >&2; cd /; umask; exit 3", tmp_path, env={"A": "it's\n$A"})
+    async with over(Local(*shell)) as remote:
+        script, env = "echo out; echo err >&2; cd /; umask; exit 3", {"A": "it's\n$A"}
+        ended = await run(remote.commands, script, tmp_path, env=env)
         umask = os.umask(0)
         os.umask(umask)
         assert (ended.status, ended.stdout, ended.stderr) == (ExitStatus(3), f"out\n{umask:04o}\n", "err\n")
         text = "".join(f"{number} ünï \\n %s $A `x`\r\n" for number in range(20_000))
-        await executor.write_text(tmp_path / "new" / "f", text)
-        assert await executor.read_text(tmp_path / "new" / "f") == text
-        await executor.move(tmp_path / "new", tmp_path / "moved", overwrite=False, max_entries=10)
-        await executor.copy(tmp_path / "moved", tmp_path / "copied", overwrite=False, max_entries=10)
-        assert (await executor.list(tmp_path / "copied")).entries == (("f", "file"),)
-        await executor.remove(tmp_path / "moved", max_entries=10)
+        await remote.files.write_text(tmp_path / "new" / "f", text)
+        assert await remote.files.read_text(tmp_path / "new" / "f") == text
+        await remote.files.move(tmp_path / "new", tmp_path / "moved", overwrite=False, max_entries=10)
+        await remote.files.copy(tmp_path / "moved", tmp_path / "copied", overwrite=False, max_entries=10)
+        assert (await remote.files.list(tmp_path / "copied")).entries == (("f", "file"),)
+        await remote.files.remove(tmp_path / "moved", max_entries=10)
         assert sorted(os.listdir(tmp_path)) == ["copied"]
 
 
@@ -82,17 +82,17 @@ NAMES = (
 
 
 async def test_any_name_is_only_a_name(shell: tuple[str, ...], tmp_path: Path) -> None:
-    async with over(Local(*shell)) as executor:
+    async with over(Local(*shell)) as remote:
         for number, name in enumerate(NAMES):
             folder = tmp_path / str(number) / name
-            await executor.write_text(folder / name, name.encode(errors="replace").decode())
-            assert (await executor.list(folder)).entries == ((name, "file"),)
-            assert await executor.stat(folder / name) is not None
-            await executor.move(folder, folder.with_name("x"), overwrite=False, max_entries=9)
-            await executor.copy(folder.with_name("x"), folder, overwrite=False, max_entries=9)
-            await executor.remove(folder.with_name("x"), max_entries=9)
+            await remote.files.write_text(folder / name, name.encode(errors="replace").decode())
+            assert (await remote.files.list(folder)).entries == ((name, "file"),)
+            assert await remote.files.stat(folder / name) is not None
+            await remote.files.move(folder, folder.with_name("x"), overwrite=False, max_entries=9)
+            await remote.files.copy(folder.with_name("x"), folder, overwrite=False, max_entries=9)
+            await remote.files.remove(folder.with_name("x"), max_entries=9)
             assert os.listdir(folder.parent) == [name]
-            ended = await run(executor, "pwd; printf .", folder)
+            ended = await run(remote.commands, "pwd; printf .", folder)
             assert ended.stdout == f"{os.fsencode(folder).decode(errors='replace')}\n."
     with pytest.raises(ValueError, match="null byte"):
         words("a\0b")
@@ -148,9 +148,9 @@ async def test_the_disk_is_what_it_is_here(shell: tuple[str, ...], tmp_path: Pat
 
 async def test_what_changes_something_is_done_once_however_often_the_link_is_lost(tmp_path: Path) -> None:
     chance, over_there = random.Random(7), threading.Event()
-    async with over(Local("dash")) as executor:
-        await executor.ready()
-        its = side(executor)._shell
+    async with over(Local("dash")) as remote:
+        await remote.link.reached()
+        its = side(remote)._shell
 
         def cut() -> None:
             while not over_there.wait(0.05 + chance.random() * 0.2):
@@ -164,8 +164,8 @@ async def test_what_changes_something_is_done_once_however_often_the_link_is_los
             for number in range(40):
                 name, text = tmp_path / f"f{number}", f"{number}" * (1 + number * 1000)
                 try:
-                    await executor.write_text(name, text)
-                    await executor.move(name, tmp_path / f"g{number}", overwrite=False, max_entries=9)
+                    await remote.files.write_text(name, text)
+                    await remote.files.move(name, tmp_path / f"g{number}", overwrite=False, max_entries=9)
                 except ExecutorError as error:
                     assert "whether it was done is not known" in str(error)
                     continue
@@ -174,7 +174,7 @@ async def test_what_changes_something_is_done_once_however_often_the_link_is_los
             over_there.set()
             await anyio.to_thread.run_sync(thread.join)
         assert len([name for name in os.listdir(tmp_path) if name.startswith("g")]) > 20
-        assert executor.link.losses > 3
+        assert remote.link.losses > 3
 
 
 def as_nobody() -> tuple[str, ...]:
@@ -193,13 +193,13 @@ async def test_what_cannot_be_replaced_is_written_in_place_or_not_at_all(tmp_pat
         os.chown(tmp_path / name, 65534, 65534)
         (tmp_path / name).chmod(mode)
     os.link(tmp_path / "linked", tmp_path / "other")
-    async with over(Local("sh", before=before, environ={"PATH": os.environ["PATH"], "HOME": "/"})) as executor:
-        assert await executor.write_text(tmp_path / "plain", "new") == "new"
+    async with over(Local("sh", before=before, environ={"PATH": os.environ["PATH"], "HOME": "/"})) as remote:
+        assert await remote.files.write_text(tmp_path / "plain", "new") == "new"
         assert (tmp_path / "plain").read_text() == "new"
 
         async def words_of(name: str, words: str) -> None:
             with pytest.raises(ExecutorError, match=words):
-                await executor.write_text(tmp_path / name, "new")
+                await remote.files.write_text(tmp_path / name, "new")
 
         await words_of("linked", "has other names")
         await words_of("read-only", "read-only")
@@ -228,18 +228,18 @@ async def test_a_swapped_folder_leads_nowhere(tmp_path: Path) -> None:
                 (inside / "d" / "f").write_text("ours")
 
     thread = threading.Thread(target=swap)
-    async with over(Local("dash")) as executor:
-        await executor.ready()
+    async with over(Local("dash")) as remote:
+        await remote.link.reached()
         thread.start()
         try:
             seen: set[str] = set()
             for number in range(150):
                 with suppress(ExecutorError, FileNotFoundError):
-                    seen.add(await executor.read_text(inside / "d" / "f"))
+                    seen.add(await remote.files.read_text(inside / "d" / "f"))
                 with suppress(ExecutorError, FileNotFoundError):
-                    await executor.write_text(inside / "d" / "f", f"new {number}")
+                    await remote.files.write_text(inside / "d" / "f", f"new {number}")
                 with suppress(ExecutorError, FileNotFoundError):
-                    await executor.remove(inside / "d" / "f", max_entries=9)
+                    await remote.files.remove(inside / "d" / "f", max_entries=9)
         finally:
             stop.set()
             await anyio.to_thread.run_sync(thread.join)
@@ -257,24 +257,24 @@ LIES = (
 
 @pytest.mark.parametrize("lie", LIES)
 async def test_a_shell_that_lies_is_told_in_a_sentence(lie: str, tmp_path: Path) -> None:
-    async with over(Local("sh", "-c", lie, "sh")) as executor:
+    async with over(Local("sh", "-c", lie, "sh")) as remote:
         with pytest.raises((ExecutorError, FileNotFoundError)):
-            await executor.read_text(tmp_path / "x")
+            await remote.files.read_text(tmp_path / "x")
         with pytest.raises(ExecutorError):
-            await executor.run(Command("touch made", tmp_path))
+            await remote.commands.run(Command("touch made", tmp_path))
     assert not os.listdir(tmp_path)
 
 
 async def test_a_shell_that_is_not_told_the_key_runs_nothing(tmp_path: Path) -> None:
     """What stands in a file that is written is never taken for a question."""
-    async with over(Local("dash")) as executor:
-        await executor.ready()
-        evil = "".join(f"{word} touch {tmp_path}/made\n" for word in ("", "K", "q 1", side(executor)._shell._key[:-1]))
-        await executor.write_text(tmp_path / "f", evil * 1000)
-        started = side(executor)._shell._started
+    async with over(Local("dash")) as remote:
+        await remote.link.reached()
+        evil = "".join(f"{word} touch {tmp_path}/made\n" for word in ("", "K", "q 1", side(remote)._shell._key[:-1]))
+        await remote.files.write_text(tmp_path / "f", evil * 1000)
+        started = side(remote)._shell._started
         assert started is not None
         started.write(evil.encode())
-        assert await executor.read_text(tmp_path / "f") == evil * 1000
+        assert await remote.files.read_text(tmp_path / "f") == evil * 1000
     assert os.listdir(tmp_path) == ["f"]
 
 
@@ -283,9 +283,9 @@ async def test_no_folder_is_left_and_only_our_own_dead_are_ended(tmp_path: Path)
     foreign.mkdir()
     (foreign / "owner").write_text("another-machine/pid:[1] 1 1\n")
     try:
-        async with over(Local("dash")) as executor:
-            await run(executor, "true", tmp_path)
-            folder = Path(side(executor)._state.folder)
+        async with over(Local("dash")) as remote:
+            await run(remote.commands, "true", tmp_path)
+            folder = Path(side(remote)._state.folder)
             assert folder.stat().st_mode & 0o777 == 0o700
         assert foreign.exists() and not folder.exists()
     finally:
@@ -298,16 +298,16 @@ async def test_lines_are_found_again_whatever_their_encoding(shell: tuple[str, .
     for name, codec in (("utf8", "utf-8"), ("mark", "utf-8-sig"), ("wide", "utf-16")):
         (tmp_path / name).write_bytes(words.encode(codec))
     (tmp_path / "none").write_bytes(b"")
-    async with over(Local(*shell)) as executor:
-        found = await executor.grep(GrepQuery("zweite .* über", tmp_path, True, 10, 20.0))
+    async with over(Local(*shell)) as remote:
+        found = await remote.files.grep(GrepQuery("zweite .* über", tmp_path, True, 10, 20.0))
         assert [(match.path.name, match.line) for match in found.matches] == [
             (name, 2) for name in ("mark", "utf8", "wide")
         ]
-        found = await executor.find(FindQuery("*n*", tmp_path, 10, 20.0))
+        found = await remote.files.find(FindQuery("*n*", tmp_path, 10, 20.0))
         assert [match.path.name for match in found.matches] == ["none"]
-        there = await executor.ready()
-        executor.link.there = msgspec.structs.replace(there, programs={**there.programs, "rg": ""})
-        found = await executor.grep(GrepQuery("zweite .* ü", tmp_path, True, 10, 20.0))
+        there = await remote.link.reached()
+        remote.link.there = msgspec.structs.replace(there, programs={**there.programs, "rg": ""})
+        found = await remote.files.grep(GrepQuery("zweite .* ü", tmp_path, True, 10, 20.0))
         assert [(match.path.name, match.line) for match in found.matches] == [("mark", 2), ("utf8", 2)] and found.note
 
 
@@ -320,12 +320,12 @@ async def test_what_does_not_fit_over_there_is_not_written(tmp_path: Path, monke
         pytest.skip("only root can mount a small disk")
     monkeypatch.setattr(sh_shell, "TOPS", (str(small),))
     try:
-        async with over(Local("dash")) as executor:
+        async with over(Local("dash")) as remote:
             (work / "f").write_text("old")
             with pytest.raises(ExecutorError, match="No space left"):
-                await executor.write_text(work / "f", f"touch {work}/made\n" * 100_000)
+                await remote.files.write_text(work / "f", f"touch {work}/made\n" * 100_000)
             assert (work / "f").read_text() == "old"
-            await executor.write_text(work / "f", "new")
+            await remote.files.write_text(work / "f", "new")
             assert (work / "f").read_text() == "new"
         assert os.listdir(work) == ["f"]
     finally:
@@ -333,12 +333,12 @@ async def test_what_does_not_fit_over_there_is_not_written(tmp_path: Path, monke
 
 
 async def test_a_command_that_is_killed_before_it_has_begun_does_not_run(shell: tuple[str, ...], tmp_path: Path):
-    async with over(Local(*shell)) as executor:
+    async with over(Local(*shell)) as remote:
         for number in range(10):
-            process = await executor.run(Command(f"sleep 0.3; touch made{number}", tmp_path))
+            process = await remote.commands.run(Command(f"sleep 0.3; touch made{number}", tmp_path))
             await process.kill()
             await process.close()
-        await run(executor, "sleep 0.4", tmp_path)
+        await run(remote.commands, "sleep 0.4", tmp_path)
     assert os.listdir(tmp_path) == []
 
 
@@ -356,10 +356,10 @@ async def test_only_our_own_folders_are_taken_for_ours(tmp_path: Path) -> None:
         (planted / "keeper.pid").write_text(f"{victim.pid}\n")
         if os.geteuid() == 0:
             os.chown(planted, 65534, 65534)
-        async with over(Local("dash")) as executor:
-            await executor.ready()
+        async with over(Local("dash")) as remote:
+            await remote.link.reached()
             await until(lambda: not dead.exists())
-            await run(executor, "true", tmp_path)
+            await run(remote.commands, "true", tmp_path)
         assert os.geteuid() != 0 or victim.poll() is None
     finally:
         victim.kill()

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command, Terminal, TerminalSize
-from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.local import LocalCommands
 from acp_agent.executors.terminals.process import TerminalProcess
 from acp_agent.executors.terminals.screen import MOST_FED, Screen
-from tests.executors.kit import Stage, open_descriptors, run, stage, until_exists
+from tests.executors.kit import Stage, local_files, open_descriptors, run, stage, until_exists
 from tests.nightly import examples
 
 ELSEWHERE = ("container", "ssh", "ssh without Python", "busybox")
@@ -48,7 +48,7 @@ class On:
 
 @asynccontextmanager
 async def on(at: Stage, script: str, size: TerminalSize = SIZE, **about: Any) -> AsyncIterator[On]:
-    process = cast("TerminalProcess", await at.executor.run(Command(script, at.folder, terminal=size, **about)))
+    process = cast("TerminalProcess", await at.commands.run(Command(script, at.folder, terminal=size, **about)))
     it = On(process)
 
     async def follow() -> None:
@@ -115,7 +115,7 @@ async def test_nothing_is_left_when_it_is_killed(tmp_path: Path, backend: str) -
         async with on(at, script) as it:
             job = int(await until_exists(at.folder / "job"))
         if backend == "container":
-            assert (await run(at.executor, f"kill -0 {job} 2>/dev/null || echo gone", at.folder)).stdout == "gone\n"
+            assert (await run(at.commands, f"kill -0 {job} 2>/dev/null || echo gone", at.folder)).stdout == "gone\n"
         else:
             await at.until_dead(job)
         assert it.process.stdout is not None and it.process.remark == ""
@@ -128,7 +128,7 @@ async def test_in_a_place_it_has_the_folder_and_the_variables(tmp_path: Path, ba
     state = tmp_path / "state"
     script = "echo $FRUIT $SECRET-$TERM $PAGER. $(tty | cut -c 1-5) $PWD; read x; echo got $x; exit 5"
     async with stage(backend, tmp_path) as at:
-        await run(at.executor, "export FRUIT=mango", at.folder, state_file=state)
+        await run(at.commands, "export FRUIT=mango", at.folder, state_file=state)
         about: dict[str, Any] = {"state_file": state, "keeps_state": False, "env": {"SECRET": "tange rine"}}
         async with on(at, script, **about) as it:
             await it.until(at.folder.name)
@@ -205,12 +205,12 @@ async def test_the_terminal_of_another_user_is_theirs(tmp_path: Path) -> None:
 
     other = find_user("nobody")
     os.chmod(tmp_path, 0o777)
-    executor = LocalExecutor(user=lambda: other)
-    at = Stage(executor, tmp_path, tmp_path)
+    commands = LocalCommands(user=lambda: other)
+    at = Stage(commands, local_files(), tmp_path, tmp_path)
     with anyio.fail_after(20):
         async with on(at, "id -un; echo mine >/dev/tty; read x") as it:
             assert "nobody\nmine\n" in await it.until("mine")
-    await executor.close()
+    await commands.close()
 
 
 @pytest.mark.parametrize("joined", ["e\u0301", "e\u0301\x1b[m", "\x1b[He\u0301\u0301\u0301"])
@@ -250,9 +250,9 @@ def test_no_sequence_costs_every_cell(sequence: bytes) -> None:
 async def test_the_shell_that_opens_the_terminal_reads_no_file_of_the_users(tmp_path: Path) -> None:
     """It is outside the sandbox, in which such a file can be changed."""
     (tmp_path / "startup").write_text(f"echo once >>{tmp_path}/read")
-    executor = LocalExecutor(environ={**os.environ, "BASH_ENV": str(tmp_path / "startup")})
+    commands = LocalCommands(environ={**os.environ, "BASH_ENV": str(tmp_path / "startup")})
     with anyio.fail_after(20):
-        async with on(Stage(executor, tmp_path, tmp_path), "echo begun; read x") as it:
+        async with on(Stage(commands, local_files(), tmp_path, tmp_path), "echo begun; read x") as it:
             await it.until("begun")
             assert (tmp_path / "read").read_text() == "once\n"
-    await executor.close()
+    await commands.close()

@@ -14,7 +14,7 @@ import pytest
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command, Process, TerminalSize
-from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.local import LocalCommands
 from acp_agent.executors.tmux.shared_shell import SharedShell
 from acp_agent.executors.tmux.tmux_server import Tmux
 from tests.waits import until
@@ -34,7 +34,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Tmux]:
 
 
 async def started(tmux: Tmux, script: str, folder: Path) -> Process:
-    return await LocalExecutor().run(Command(script, folder, terminal=SIZE, opened=await tmux.open(SIZE, "one")))
+    return await LocalCommands().run(Command(script, folder, terminal=SIZE, opened=await tmux.open(SIZE, "one")))
 
 
 async def ended(process: Process) -> int | None:
@@ -50,7 +50,7 @@ async def shared(tmp_path: Path, **env: str) -> AsyncIterator[SharedShell]:
     async with server(tmp_path) as tmux:
         opened = await tmux.open(SIZE, "one")
         command = Command(SharedShell.script("abc"), tmp_path, terminal=SIZE, opened=opened, env=env)
-        shell = SharedShell(await LocalExecutor().run(command), command, "abc")
+        shell = SharedShell(await LocalCommands().run(command), command, "abc")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(shell.live)
             await shell.ready()

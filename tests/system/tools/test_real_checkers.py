@@ -15,7 +15,7 @@ from tests.tools.test_diagnostics import NODE, found, python_project
 
 @pytest.mark.parametrize("backend", ["local", "editor"])
 async def test_ruff_and_mypy_for_real(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as at, bench(tmp_path, executor=at.executor) as on:
+    async with stage(backend, tmp_path) as at, bench(tmp_path, commands=at.commands, through=at.files) as on:
         python_project(on.folder)
         result = await on.call("diagnostics")
         assert result.text == (
@@ -48,7 +48,7 @@ async def test_what_is_no_python_is_an_error_for_ruff_and_mypy(tmp_path: Path) -
 async def test_tsc_for_real(backend: str, tmp_path: Path) -> None:
     own = NODE / ".bin" / "tsc"
     assert own.exists() or shutil.which("tsc"), "run scripts/install_node_tools.sh (make tools)"
-    async with stage(backend, tmp_path) as at, bench(tmp_path, executor=at.executor) as on:
+    async with stage(backend, tmp_path) as at, bench(tmp_path, commands=at.commands, through=at.files) as on:
         if own.exists():
             (on.folder / "node_modules").symlink_to(NODE)
         (on.folder / "tsconfig.json").write_text(
@@ -97,7 +97,7 @@ async def test_cargo_for_real(backend: str, tmp_path: Path, monkeypatch: pytest.
     need_cargo(monkeypatch)
     monkeypatch.setenv("CARGO_TARGET_DIR", str(tmp_path / "target"))
     monkeypatch.setenv("CARGO_NET_OFFLINE", "1")
-    async with stage(backend, tmp_path) as at, bench(tmp_path, executor=at.executor) as on:
+    async with stage(backend, tmp_path) as at, bench(tmp_path, commands=at.commands, through=at.files) as on:
         (on.folder / "app" / "src").mkdir(parents=True)
         (on.folder / "Cargo.toml").write_text('[workspace]\nmembers = ["app"]\nresolver = "2"\n')
         (on.folder / "app" / "Cargo.toml").write_text('[package]\nname = "app"\nversion = "0.1.0"\nedition = "2021"\n')

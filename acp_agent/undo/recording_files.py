@@ -1,4 +1,4 @@
-"""The executor of one call, which keeps what is at a path before it is written, moved, copied over or removed."""
+"""The files of one call, which keep what is at a path before it is written, moved, copied over or removed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_agent.child import User
 from acp_agent.errors import AgentError, ExecutorError, StoreError
 from acp_agent.executors import base as contract
 from acp_agent.executors import files
 from acp_agent.executors.encodings import decoded
-from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.forwarding_files import ForwardingFiles
 from acp_agent.executors.users import in_thread_as
 from acp_agent.undo.base import Change, Entry, named
 from acp_agent.undo.contents import Contents
@@ -38,17 +39,26 @@ class Listener(Protocol):
         """Something of the call cannot be taken back."""
 
 
-class RecordingExecutor:
-    """Implements `Executor`: passes everything to `executor` and writes what is changed to the log.
+class RecordingFiles(ForwardingFiles[contract.Files]):
+    """Implements `Files`: passes everything on and writes what is changed to the log.
 
     If what was there cannot be kept, the change is made all the same, and the listener is told.
     """
 
-    def __init__(self, executor: LocalExecutor, camera: Camera, writer: Writer, listener: Listener) -> None:
-        self._executor = executor
+    def __init__(
+        self,
+        files: contract.Files,
+        camera: Camera,
+        writer: Writer,
+        listener: Listener,
+        user: Callable[[], User | None] = lambda: None,
+    ) -> None:
+        """`user`: as whom it looks at what is there."""
+        super().__init__(files)
         self._camera = camera
         self._writer = writer
         self._listener = listener
+        self._user = user
         self._read: dict[Path, str] = {}
         """What the editor or the disk had, as last read by this call."""
 
@@ -56,21 +66,21 @@ class RecordingExecutor:
 
     async def write_text(self, path: Path, text: str) -> str:
         shots = await self._before(lambda: [*missing_folders(path), path], self._read.pop(path, None))
-        return await self._noted(shots, lambda: self._executor.write_text(path, text))
+        return await self._noted(shots, lambda: self._files.write_text(path, text))
 
     async def make_directory(self, path: Path) -> int:
         shots = await self._before(lambda: [*missing_folders(path), path])
-        return await self._noted(shots, lambda: self._executor.make_directory(path))
+        return await self._noted(shots, lambda: self._files.make_directory(path))
 
     async def remove(self, path: Path, *, max_entries: int, judged: contract.Judged | None = None) -> contract.Tally:
         shots = await self._before(lambda: tree(path, max_entries))
-        return await self._noted(shots, lambda: self._executor.remove(path, max_entries=max_entries, judged=judged))
+        return await self._noted(shots, lambda: self._files.remove(path, max_entries=max_entries, judged=judged))
 
     async def move(self, source: Path, destination: Path, **bounds: Any) -> contract.Tally:
-        return await self._carry(self._executor.move, source, destination, bounds, moves=True)
+        return await self._carry(self._files.move, source, destination, bounds, moves=True)
 
     async def copy(self, source: Path, destination: Path, **bounds: Any) -> contract.Tally:
-        return await self._carry(self._executor.copy, source, destination, bounds, moves=False)
+        return await self._carry(self._files.copy, source, destination, bounds, moves=False)
 
     async def _carry(
         self, work: Callable[..., Awaitable[T]], source: Path, destination: Path, bounds: dict[str, Any], *, moves: bool
@@ -129,41 +139,12 @@ class RecordingExecutor:
             self._listener.not_kept(f"Cannot be taken back: {named(lost)}.")
 
     async def _thread(self, work: Callable[[], T]) -> T:
-        return await in_thread_as(self._executor.user(), work)
-
-    # --- the rest ---------------------------------------------------------------------------------------------
+        return await in_thread_as(self._user(), work)
 
     async def read_text(self, path: Path) -> str:
-        text = await self._executor.read_text(path)
+        text = await self._files.read_text(path)
         self._read[path] = text
         return text
-
-    async def run(self, command: contract.Command) -> contract.Process:
-        return await self._executor.run(command)
-
-    def remark(self, path: Path) -> str:
-        return self._executor.remark(path)
-
-    def lacks(self, path: Path, text: str) -> str:
-        return self._executor.lacks(path, text)
-
-    async def read_bytes(self, path: Path, limit: int) -> bytes:
-        return await self._executor.read_bytes(path, limit)
-
-    async def read_part(self, path: Path, query: contract.PartQuery) -> contract.Part:
-        return await self._executor.read_part(path, query)
-
-    async def stat(self, path: Path) -> contract.FileStat | None:
-        return await self._executor.stat(path)
-
-    async def list(self, path: Path, most: int | None = None) -> contract.Listing:
-        return await self._executor.list(path, most)
-
-    async def find(self, query: contract.FindQuery) -> contract.Found:
-        return await self._executor.find(query)
-
-    async def grep(self, query: contract.GrepQuery) -> contract.Found:
-        return await self._executor.grep(query)
 
 
 class _Shots(Struct, frozen=True):

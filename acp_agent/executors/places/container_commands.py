@@ -1,4 +1,4 @@
-"""Commands in a place; files are the same there, at the same paths, and are accessed as ever."""
+"""Commands in a container; files are the same there, at the same paths, and are accessed as ever."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import anyio
 from msgspec.structs import replace
@@ -17,8 +17,7 @@ from msgspec.structs import replace
 from acp_agent.child import one_line
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command, Process
-from acp_agent.executors.editor import EditorExecutor
-from acp_agent.executors.local import QUIET
+from acp_agent.executors.local import QUIET, TERMINATE_GRACE
 from acp_agent.executors.marked import MARK
 from acp_agent.executors.places.base import Place, There
 from acp_agent.executors.places.far_process import FarProcess
@@ -38,15 +37,18 @@ if TYPE_CHECKING:
     from acp_agent.executors.places.landlock_there import Program
 
 
-class PlaceExecutor(EditorExecutor):
-    """`ending`: what is to be done when a command that begins there now has ended. The others are those of
-    `EditorExecutor`."""
+class ContainerCommands:
+    """Implements `Commands`. `ending`: what is to be done when a command that begins there now has ended."""
 
     def __init__(
-        self, *arguments: Any, place: Place, ending: Callable[[], Confined | None] = lambda: None, **options: Any
+        self,
+        place: Place,
+        *,
+        terminate_grace: float = TERMINATE_GRACE,
+        ending: Callable[[], Confined | None] = lambda: None,
     ) -> None:
-        super().__init__(*arguments, **options)
         self._place = place
+        self._grace = terminate_grace
         self._ending = ending
         self._reaper = Reaper(place)
 
@@ -128,7 +130,6 @@ class PlaceExecutor(EditorExecutor):
     async def close(self) -> None:
         with anyio.CancelScope(shield=True):
             await self._reaper.end()
-        await super().close()
 
 
 def _file() -> IO[bytes]:

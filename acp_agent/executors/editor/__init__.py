@@ -1,0 +1,1 @@
+"""The editor's terminals and buffers, as far as it offers them."""
