@@ -117,7 +117,7 @@ async def _over_ssh(what: str, way: Way, folder: Path, bare: list[str]) -> list[
     async with _closed(RemoteCommands(link)) as commands:
         files = DiskFiles(RemoteDisk(link))
         figures = await _commands(what, commands, folder, [*bare, "true"])
-        read = await _over(lambda: files.read_text(folder / "file"), [*bare, f"cat {folder}/file"])
+        read = await _over(lambda: files.read(folder / "file"), [*bare, f"cat {folder}/file"])
         figures.append((f"{what}: read of 10 kB over a bare `cat`, net", "10", read, "ms"))
         return [*figures, await _grep(what, files, folder, bare)]
 

@@ -79,7 +79,7 @@ def _writes(home: Path, log: Log, contents: Contents) -> list[Figure]:
             for files in kinds:
                 text = "".join(f"line {line} {number} {len(took)}\n" for line in range(800))[:10_000]
                 begun = time.perf_counter()
-                await files.write_text(path, text)
+                await files.write(path, text)
                 took.append((time.perf_counter() - begun) * 1000)
             added.append(took[1] - took[0])
         return added[10:]

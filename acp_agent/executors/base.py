@@ -1,16 +1,19 @@
-"""The contract of an executor: run a command, read and write text, look at the file system.
+"""The contracts of what is behind the tools: `Commands` run, `Files` are read, written and looked at.
 
-Tools depend on this module and never on a backend. There are two: `local` (this machine) and `editor` (this machine
-with the ACP client's terminals and buffers).
+Tools depend on this module and never on a backend.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct, field
+
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.encodings import UTF8, Encoding
 
 if TYPE_CHECKING:
     from acp_agent.executors.terminals.pseudo_terminal import Pty
@@ -228,6 +231,50 @@ class Process(Protocol):
         ...
 
 
+class FileVersion(Struct, frozen=True):
+    """The text of a file at one moment."""
+
+    text: str
+    """As the editor has it, unsaved changes included, else as on the disk; without a byte order mark."""
+    digest: bytes | None = None
+    """SHA-256 of the file on the disk; `None`: there is none."""
+    encoding: Encoding = UTF8
+    """Of the file on the disk."""
+    remark: str = ""
+    """What there is to say of the encoding, or of how it was written; empty for UTF-8."""
+
+    def lacks(self, text: str) -> str:
+        """The encoding and which character of `text` it has not, in words; empty if it has all."""
+        try:
+            text.encode(self.encoding.codec)
+        except UnicodeEncodeError as error:
+            if self.encoding != UTF8:
+                return f"{self.encoding.name}, which has no {text[error.start]!r}"
+        return ""
+
+    def is_on_disk(self, digest: bytes | None) -> bool:
+        """Whether the file on the disk with that digest is the one it was, or what the editor showed and has saved."""
+        return digest in (self.digest, digest_of(self.text.encode("utf-8", "replace")))
+
+    def is_still(self, now: FileVersion) -> bool:
+        """Whether nobody has changed the file: the text is the same, and so is the file, unless the editor saved it."""
+        return now.text == self.text and self.is_on_disk(now.digest)
+
+
+NO_FILE = FileVersion("")
+
+
+def digest_of(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+class ChangedMeanwhile(ExecutorError):
+    """Somebody else has changed the file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} was changed by someone else in the meantime, so nothing was written")
+
+
 class FileStat(Struct, frozen=True):
     kind: EntryKind
     """By lstat: a link is a link, whatever it points to."""
@@ -347,19 +394,11 @@ class Files(Protocol):
     ExecutorError with a message, FileNotFoundError if a file is missing.
     """
 
-    async def read_text(self, path: Path) -> str:
-        """Returns the editor's text (unsaved changes included) if it has one, else the file's, in whatever encoding.
+    async def read(self, path: Path) -> FileVersion:
+        """The editor's text (unsaved changes included) if it has one, else the file's, in whatever encoding.
 
         Raises FileNotFoundError; UnicodeDecodeError for a binary file, its `reason` saying of which kind.
         """
-        ...
-
-    def remark(self, path: Path) -> str:
-        """What there was to say about the encoding when `path` was last read or written; empty for UTF-8."""
-        ...
-
-    def lacks(self, path: Path, text: str) -> str:
-        """Which encoding `path` was last read in and which character of `text` it lacks, in words; empty if none."""
         ...
 
     async def read_bytes(self, path: Path, limit: int) -> bytes:
@@ -370,10 +409,13 @@ class Files(Protocol):
         """Reads lines from the disk, of a file of any size."""
         ...
 
-    async def write_text(self, path: Path, text: str) -> str:
-        """Writes once, creating parents, and verifies the result.
+    async def write(
+        self, path: Path, text: str, expected: FileVersion | None = None, *, again: bool = True
+    ) -> FileVersion:
+        """Writes once, creating parents, and verifies the result, whose text differs if an editor formats on saving.
 
-        Returns the resulting text, which differs if an editor formats on saving.
+        `expected`: what is there, `NO_FILE` for nothing; raises ChangedMeanwhile for anything else. `again`: whether
+        the editor is asked for its text again; not if `expected` is of a moment ago.
         """
         ...
 

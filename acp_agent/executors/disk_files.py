@@ -17,7 +17,7 @@ from acp_agent.child import User
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import base as contract
 from acp_agent.executors import files, search, tree
-from acp_agent.executors.encodings import UTF8, Decoded, Encoding, decoded_part
+from acp_agent.executors.encodings import UTF8, Encoding, decoded_part, encoded
 from acp_agent.executors.tree_walk import Hides
 from acp_agent.executors.users import in_thread_as
 from acp_agent.own_programs import find_program
@@ -72,42 +72,17 @@ class DiskFiles:
     def __init__(self, disk: Disk, hides: Hides | None = None) -> None:
         self._disk = disk
         self._hides = hides
-        self._remarks: dict[Path, str] = {}
-        self._encodings: dict[Path, Encoding] = {}
-        """Of files that are not UTF-8."""
 
-    async def read_text(self, path: Path) -> str:
-        return (await self.decoded(path)).text
-
-    async def decoded(self, path: Path) -> Decoded:
-        """The file's text with its encoding, which is noted for `remark`. Raises as `read_text`."""
+    async def read(self, path: Path) -> contract.FileVersion:
         self._need_shown(path)
-        found = await self._disk.do(path, files.read_decoded, path)
-        self._encodings.pop(path, None)
-        if found.encoding != UTF8:
-            self._encodings[path] = found.encoding
-        self.note(
-            path, "" if found.encoding == UTF8 else f"It is in {found.encoding.name}, and changes are written so."
-        )
-        return found
+        return await self._disk.do(path, files.read_version, path)
 
-    def remark(self, path: Path) -> str:
-        return self._remarks.get(path, "")
-
-    def lacks(self, path: Path, text: str) -> str:
-        if (encoding := self._encodings.get(path)) is None:
-            return ""
+    async def find_version(self, path: Path) -> contract.FileVersion | None:
+        """`None` for what is not there, is no text or cannot be read."""
         try:
-            text.encode(encoding.codec)
-        except UnicodeEncodeError as error:
-            return f"{encoding.name}, which has no {text[error.start]!r}"
-        return ""
-
-    def note(self, path: Path, remark: str) -> None:
-        if remark:
-            self._remarks[path] = remark
-        else:
-            self._remarks.pop(path, None)
+            return await self.read(path)
+        except (FileNotFoundError, UnicodeDecodeError, ExecutorError):
+            return None
 
     async def read_bytes(self, path: Path, limit: int) -> bytes:
         self._need_shown(path)
@@ -121,15 +96,33 @@ class DiskFiles:
         cut = len(data) == query.bytes
         return contract.Part(first, size, *decoded_part(data, begun=query.skip > 0, goes_on=cut), cut)
 
-    async def write_text(self, path: Path, text: str) -> str:
-        return await self.write_as(path, text, None)
+    async def write(
+        self, path: Path, text: str, expected: contract.FileVersion | None = None, *, again: bool = True
+    ) -> contract.FileVersion:
+        self._need_shown(path)
+        old = await self.find_version(path)
+        await self.need_expected(path, expected, old)
+        return await self.write_as(path, text, UTF8 if old is None else old.encoding)
 
-    async def write_as(self, path: Path, text: str, encoding: Encoding | None) -> str:
-        """Writes the file itself in `encoding`, `None` for the one it has, or in UTF-8 if that lacks a character."""
+    async def need_expected(
+        self, path: Path, expected: contract.FileVersion | None, now: contract.FileVersion | None
+    ) -> None:
+        """Raises ChangedMeanwhile if `now`, which is read from the disk, is not what is expected."""
+        if expected is None:
+            return
+        if now is None:
+            same = expected is contract.NO_FILE and await self.stat(path) is None
+        else:
+            same = expected is not contract.NO_FILE and expected.is_on_disk(now.digest)
+        if not same:
+            raise contract.ChangedMeanwhile(path)
+
+    async def write_as(self, path: Path, text: str, encoding: Encoding) -> contract.FileVersion:
+        """Writes the file itself in `encoding`, or in UTF-8 if that lacks a character."""
         self._need_shown(path)
         now, remark = await self._disk.do(path, files.write_text, path, text, encoding)
-        self.note(path, remark)
-        return now
+        data, encoding = encoded(text, encoding)
+        return contract.FileVersion(now, contract.digest_of(data), encoding, remark)
 
     async def need_plain(self, path: Path) -> None:
         """Raises ExecutorError for a path that must not be opened by name: hidden, reached through a link, or not a

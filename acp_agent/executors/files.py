@@ -22,7 +22,7 @@ from typing import Any
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import encodings
-from acp_agent.executors.base import EntryKind, FileStat
+from acp_agent.executors.base import EntryKind, FileStat, FileVersion, digest_of
 from acp_agent.executors.beneath import (
     Swapped,
     folder,
@@ -118,8 +118,15 @@ def _from_end(file: io.FileIO, first: int, size: int, until: float, path: Path) 
     return 1, 0
 
 
-def read_decoded(path: Path) -> encodings.Decoded:
-    return encodings.decoded(read(path))
+def read_version(path: Path) -> FileVersion:
+    return version_of(read(path))
+
+
+def version_of(data: bytes) -> FileVersion:
+    """Raises UnicodeDecodeError for a binary file."""
+    text, encoding = (found := encodings.decoded(data)).text, found.encoding
+    remark = "" if encoding == encodings.UTF8 else f"It is in {encoding.name}, and changes are written so."
+    return FileVersion(text, digest_of(data), encoding, remark)
 
 
 def lines(path: Path, numbers: Collection[int]) -> dict[int, str]:

@@ -16,14 +16,8 @@ class ForwardingFiles(Generic[Inner]):
     def __init__(self, files: Inner) -> None:
         self._files = files
 
-    async def read_text(self, path: Path) -> str:
-        return await self._files.read_text(path)
-
-    def remark(self, path: Path) -> str:
-        return self._files.remark(path)
-
-    def lacks(self, path: Path, text: str) -> str:
-        return self._files.lacks(path, text)
+    async def read(self, path: Path) -> contract.FileVersion:
+        return await self._files.read(path)
 
     async def read_bytes(self, path: Path, limit: int) -> bytes:
         return await self._files.read_bytes(path, limit)
@@ -31,8 +25,10 @@ class ForwardingFiles(Generic[Inner]):
     async def read_part(self, path: Path, query: contract.PartQuery) -> contract.Part:
         return await self._files.read_part(path, query)
 
-    async def write_text(self, path: Path, text: str) -> str:
-        return await self._files.write_text(path, text)
+    async def write(
+        self, path: Path, text: str, expected: contract.FileVersion | None = None, *, again: bool = True
+    ) -> contract.FileVersion:
+        return await self._files.write(path, text, expected, again=again)
 
     async def stat(self, path: Path) -> contract.FileStat | None:
         return await self._files.stat(path)

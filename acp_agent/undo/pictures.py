@@ -37,17 +37,19 @@ class Camera:
         self.limit = limit
         self._hides = hides
 
-    def take(self, path: Path, *, like: str = "", keep: bool = True, known: Entry = NOTHING) -> Entry:
+    def take(
+        self, path: Path, *, like: str = "", keep: bool = True, known: Entry = NOTHING, data: bytes | None = None
+    ) -> Entry:
         """What is at `path`. `like`: a kept content that it resembles. `keep`: whether its content is kept, not only
-        its hash. `known`: an earlier picture; a file that has its mark is not read again. Raises ExecutorError,
-        OSError."""
+        its hash. `known`: an earlier picture; a file that has its mark is not read again. `data`: what a file holds, if
+        that was read a moment ago. Raises ExecutorError, OSError."""
         try:
             with folder(path.parent) as parent:
-                return self._take(parent, path, like, keep, known)
+                return self._take(parent, path, like, keep, known, data)
         except (FileNotFoundError, NotADirectoryError):
             return NOTHING
 
-    def _take(self, parent: int, path: Path, like: str, keep: bool, known: Entry) -> Entry:
+    def _take(self, parent: int, path: Path, like: str, keep: bool, known: Entry, data: bytes | None) -> Entry:
         found = look(parent, path.name or ".")
         if found is None or (ANY_CASE and path.name and path.name not in names(parent)):
             return NOTHING
@@ -64,8 +66,9 @@ class Camera:
         if why:
             return Entry("file", mode, found.st_size, mark=mark_of(found), why=why)
         try:
-            with regular(parent, path) as descriptor:
-                data = _all(descriptor, found)
+            if data is None or len(data) != found.st_size:
+                with regular(parent, path) as descriptor:
+                    data = _all(descriptor, found)
             kept = self.contents.put(data, like) if keep else name_of(data)
         except (OSError, ContentError) as error:
             words = error.strerror if isinstance(error, OSError) else str(error)

@@ -15,7 +15,8 @@ from acp_agent.child import User
 from acp_agent.errors import AgentError, ExecutorError, StoreError
 from acp_agent.executors import base as contract
 from acp_agent.executors import files
-from acp_agent.executors.encodings import decoded
+from acp_agent.executors.base import FileVersion, digest_of
+from acp_agent.executors.encodings import decoded, encoded
 from acp_agent.executors.forwarding_files import ForwardingFiles
 from acp_agent.executors.users import in_thread_as
 from acp_agent.undo.base import Change, Entry, named
@@ -64,9 +65,11 @@ class RecordingFiles(ForwardingFiles[contract.Files]):
 
     # --- changes ----------------------------------------------------------------------------------------------
 
-    async def write_text(self, path: Path, text: str) -> str:
+    async def write(
+        self, path: Path, text: str, expected: FileVersion | None = None, *, again: bool = True
+    ) -> FileVersion:
         shots = await self._before(lambda: [*missing_folders(path), path], self._read.pop(path, None))
-        return await self._noted(shots, lambda: self._files.write_text(path, text))
+        return await self._noted(shots, lambda: self._files.write(path, text, expected, again=again))
 
     async def make_directory(self, path: Path) -> int:
         shots = await self._before(lambda: [*missing_folders(path), path])
@@ -113,18 +116,21 @@ class RecordingFiles(ForwardingFiles[contract.Files]):
                 done = await work()
                 return done
             finally:
-                with anyio.CancelScope(shield=True):  # What returns text returns what the editor has.
-                    await self._after(shots, done if isinstance(done, str) else None)
+                with anyio.CancelScope(shield=True):
+                    await self._after(shots, done if isinstance(done, FileVersion) else None)
 
-    async def _after(self, shots: _Shots, shown: str | None = None) -> None:
-        """`shown`: the text that the editor has of the last path now."""
+    async def _after(self, shots: _Shots, now: FileVersion | None = None) -> None:
+        """`now`: the last path, as it was written."""
         before = [entry for _, entry in shots.pictures]
         paths = [path for path, _ in shots.pictures]
 
         def take() -> list[Entry]:
-            after = [self._camera.take(path, like=entry.content) for path, entry in shots.pictures]
-            if shown is not None:
-                after[-1] = with_unsaved(after[-1], shown, self._camera.contents)
+            data = None if now is None else _bytes_of(now)
+            *others, (last, old) = shots.pictures
+            after = [self._camera.take(path, like=entry.content) for path, entry in others]
+            after.append(self._camera.take(last, like=old.content, data=data))
+            if now is not None and data is None:
+                after[-1] = with_unsaved(after[-1], now.text, self._camera.contents)
             return after
 
         try:
@@ -141,10 +147,10 @@ class RecordingFiles(ForwardingFiles[contract.Files]):
     async def _thread(self, work: Callable[[], T]) -> T:
         return await in_thread_as(self._user(), work)
 
-    async def read_text(self, path: Path) -> str:
-        text = await self._files.read_text(path)
-        self._read[path] = text
-        return text
+    async def read(self, path: Path) -> FileVersion:
+        found = await self._files.read(path)
+        self._read[path] = found.text
+        return found
 
 
 class _Shots(Struct, frozen=True):
@@ -177,6 +183,12 @@ def with_unsaved(entry: Entry, shown: str, contents: Contents) -> Entry:
     except (AgentError, UnicodeError):
         pass
     return entry
+
+
+def _bytes_of(version: FileVersion) -> bytes | None:
+    """Of the file on the disk, if it has the text that the editor shows."""
+    data, _ = encoded(version.text, version.encoding)
+    return data if digest_of(data) == version.digest else None
 
 
 def _lost(before: Entry, after: Entry) -> bool:

@@ -37,8 +37,8 @@ async def test_what_is_not_offered_is_never_asked(tmp_path: Path) -> None:
     offer: dict[str, Any] = {"terminal": False, "fs_read": False, "fs_write": False}
     async with stage("editor", tmp_path, offer=NOTHING, **offer) as on:
         assert (await run(on.commands, "echo x", on.folder)).stdout == "x\n"
-        await on.files.write_text(on.folder / "f", "x")
-        assert await on.files.read_text(on.folder / "f") == "x" and on.editor is not None
+        await on.files.write(on.folder / "f", "x")
+        assert (await on.files.read(on.folder / "f")).text == "x" and on.editor is not None
         assert on.editor.transcript == []
 
 
@@ -163,22 +163,22 @@ async def test_nothing_runs_here_and_nothing_is_left_after_the_connection_has_en
 async def test_a_missing_file_that_reads_empty_or_is_not_taken_is_that_of_the_disk(tmp_path: Path) -> None:
     async with stage("editor", tmp_path, missing_file_reads_empty=True) as on:
         with pytest.raises(FileNotFoundError):
-            await on.files.read_text(on.folder / "missing")
+            await on.files.read(on.folder / "missing")
         (on.folder / "empty").touch()
-        assert await on.files.read_text(on.folder / "empty") == ""
+        assert (await on.files.read(on.folder / "empty")).text == ""
     async with stage("editor", tmp_path, misbehave={"fs/read_text_file": AnswersError(-32602)}) as on:
         (on.folder / "f").write_text("disk")
-        assert await on.files.read_text(on.folder / "f") == "disk"
-        assert await on.files.write_text(on.folder / "f", "text") == "text" and on.asked("fs/write_text_file") == 0
+        assert (await on.files.read(on.folder / "f")).text == "disk"
+        assert (await on.files.write(on.folder / "f", "text")).text == "text" and on.asked("fs/write_text_file") == 0
 
 
 @pytest.mark.parametrize("failure", [AnswersError(), NOT_FOUND, NeverAnswers()])
 async def test_a_read_that_fails_is_answered_by_the_disk(failure: AnswersError | NeverAnswers, tmp_path: Path) -> None:
     async with stage("editor", tmp_path, timeout=0.2, misbehave={"fs/read_text_file": failure}) as on:
         (on.folder / "f").write_text("disk")
-        assert await on.files.read_text(on.folder / "f") == "disk"
+        assert (await on.files.read(on.folder / "f")).text == "disk"
         with pytest.raises(FileNotFoundError):
-            await on.files.read_text(on.folder / "missing")
+            await on.files.read(on.folder / "missing")
 
 
 @pytest.mark.parametrize("client", [
@@ -191,7 +191,7 @@ async def test_text_is_on_the_disk_whatever_the_client_makes_of_it(client: dict[
         (on.folder / "f").write_text("old")
         (on.folder / "same").write_text("text")
         for path in (on.folder / "f", on.folder / "same", on.folder / "new" / "g"):
-            assert await on.files.write_text(path, "text") == "text"
+            assert (await on.files.write(path, "text")).text == "text"
             assert path.read_text() == "text"
         assert on.asked("fs/write_text_file") == 3
 
@@ -201,7 +201,7 @@ async def test_a_write_that_stays_in_the_buffer_is_not_made_on_disk(tmp_path: Pa
     buffers = {path: "typed"}
     async with stage("editor", tmp_path, buffers=buffers, save=False) as on:
         path.write_text("disk")
-        assert await on.files.write_text(path, "text") == "text"
+        assert (await on.files.write(path, "text")).text == "text"
         assert path.read_text() == "disk"
         assert buffers == {path: "text"}
 
@@ -212,7 +212,7 @@ async def test_a_write_that_stays_in_the_buffer_is_not_made_on_disk(tmp_path: Pa
 async def test_a_failed_write_is_told_and_not_forced(trouble: AnswersError | NeverAnswers, words: str, tmp_path: Path):
     async with stage("editor", tmp_path, timeout=0.2, misbehave={"fs/write_text_file": trouble}) as on:
         with pytest.raises(ExecutorError, match=words):
-            await on.files.write_text(on.folder / "f", "text")
+            await on.files.write(on.folder / "f", "text")
         assert not (on.folder / "f").exists()
 
 
@@ -223,19 +223,19 @@ async def test_a_buffer_that_was_not_read_is_not_overwritten(failure: AnswersErr
     failing = {"fs/read_text_file": failure}
     async with stage("editor", tmp_path, timeout=0.2, buffers=buffers, save=False, misbehave=failing) as on:
         path.write_text("disk")
-        assert await on.files.read_text(path) == "disk"
+        assert (await on.files.read(path)).text == "disk"
         with pytest.raises(ExecutorError, match="may have unsaved changes, so nothing was written"):
-            await on.files.write_text(path, "text")
+            await on.files.write(path, "text")
         assert (buffers, path.read_text()) == ({path: "typed"}, "disk")
         assert on.editor is not None
         path.unlink()
         if isinstance(failure, AnswersError):  # Clients report a missing file in many ways.
             with pytest.raises(FileNotFoundError):
-                await on.files.read_text(path)
-            assert await on.files.write_text(path, "typed") == "typed"
+                await on.files.read(path)
+            assert (await on.files.write(path, "typed")).text == "typed"
         on.editor.misbehave.clear()
-        assert await on.files.read_text(path) == "typed"
-        assert await on.files.write_text(path, "typed on") == "typed on"
+        assert (await on.files.read(path)).text == "typed"
+        assert (await on.files.write(path, "typed on")).text == "typed on"
 
 
 @pytest.mark.parametrize(("disk", "buffer", "client", "read"), [
@@ -250,7 +250,7 @@ async def test_what_is_read_is_what_the_person_sees_with_the_line_ends_it_has(
     file = tmp_path / "work" / "f"
     async with stage("editor", tmp_path, buffers={} if buffer is None else {file: buffer}, **client) as on:
         file.write_bytes(disk)
-        assert await on.files.read_text(file) == read
+        assert (await on.files.read(file)).text == read
 
 
 @pytest.mark.parametrize("how", ["ignore", "replace"])
@@ -258,11 +258,11 @@ async def test_a_file_that_the_client_could_not_decode_is_read_and_written_on_th
     file = tmp_path / "work" / "f"
     async with stage("editor", tmp_path, buffers={file: b"caf\xe9\n".decode("utf-8", how)}) as on:
         file.write_bytes(b"caf\xe9\r\n")
-        assert await on.files.read_text(file) == "café\r\n"
-        assert "the file on the disk is used" in on.files.remark(file)
-        assert await on.files.write_text(file, "thé\r\n") == "thé\r\n"
-        assert file.read_bytes() == b"th\xe9\r\n"
-        assert "the file on the disk is used" in on.files.remark(file) and on.asked("fs/write_text_file") == 0
+        read = await on.files.read(file)
+        assert read.text == "café\r\n" and "the file on the disk is used" in read.remark
+        written = await on.files.write(file, "thé\r\n")
+        assert written.text == "thé\r\n" and file.read_bytes() == b"th\xe9\r\n"
+        assert "the file on the disk is used" in written.remark and on.asked("fs/write_text_file") == 0
 
 
 async def test_only_unsaved_changes_that_were_not_decoded_are_kept_from_being_overwritten(tmp_path: Path) -> None:
@@ -270,15 +270,15 @@ async def test_only_unsaved_changes_that_were_not_decoded_are_kept_from_being_ov
     async with stage("editor", tmp_path, buffers={file: "caf\ufffd and typed\n"}) as on:
         file.write_bytes(b"caf\xe9\n")
         with pytest.raises(ExecutorError, match="has unsaved changes"):
-            await on.files.read_text(file)
+            await on.files.read(file)
         with pytest.raises(ExecutorError, match="has unsaved changes"):
-            await on.files.write_text(file, "x")
+            await on.files.write(file, "x")
         assert file.read_bytes() == b"caf\xe9\n"
     file = tmp_path / "work" / "f"
     async with stage("editor", tmp_path, buffers={file: "typed \ufffd"}) as on:
         file.write_bytes(b"\xef\xbb\xbfsaved")
-        assert await on.files.read_text(file) == "typed \ufffd"
-        assert await on.files.write_text(file, "text") == "text"
+        assert (await on.files.read(file)).text == "typed \ufffd"
+        assert (await on.files.write(file, "text")).text == "text"
         assert (on.asked("fs/write_text_file"), file.read_bytes()) == (1, b"\xef\xbb\xbftext")
 
 
@@ -287,8 +287,8 @@ async def test_a_client_that_writes_utf8_does_not_change_the_encoding_of_a_file(
     file = tmp_path / "work" / "f"
     async with stage("editor", tmp_path, buffers={file: "café, unsaved"}) as on:
         file.write_bytes(old)
-        assert await on.files.read_text(file) == "café, unsaved"
-        assert await on.files.write_text(file, "thé") == "thé" and on.asked("fs/write_text_file") == 1
+        assert (await on.files.read(file)).text == "café, unsaved"
+        assert (await on.files.write(file, "thé")).text == "thé" and on.asked("fs/write_text_file") == 1
         assert file.read_bytes() == old.replace("caf".encode("utf-16-le"), "th".encode("utf-16-le")).replace(
             b"caf", b"th"
         )

@@ -150,7 +150,7 @@ async def test_a_folder_that_is_swapped_all_the_time_never_leads_the_editors_rea
                 if number >= ROUNDS and led_out and ours:
                     break
                 try:
-                    ours.append(await on.files.read_text(folder / "f"))
+                    ours.append((await on.files.read(folder / "f")).text)
                 except (AgentError, OSError):
                     continue
         assert naive == {OURS, SECRET}, "the control never got out: this race shows nothing"
@@ -166,12 +166,13 @@ async def test_a_write_that_the_editor_was_led_out_with_is_never_called_done(tmp
             name, text = f"n{number}", f"words {number}"
             with swapping(folder, link):
                 try:
-                    done = await on.files.write_text(folder / name, text) == text
+                    written = await on.files.write(folder / name, text)
+                    done = written.text == text
                 except (AgentError, OSError):
                     done = False
             if done:
                 assert (folder / name).read_text() == text
-                assert not (tmp_path / "secret" / name).exists() or "another place" in on.files.remark(folder / name)
+                assert not (tmp_path / "secret" / name).exists() or "another place" in written.remark
 
 
 async def test_the_same_race_gets_out_without_the_comparison(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
@@ -182,7 +183,7 @@ async def test_the_same_race_gets_out_without_the_comparison(tmp_path: Path, mon
         with swapping(folder, link):
             for _ in range(20_000):
                 try:
-                    if await on.files.read_text(folder / "f") == SECRET:
+                    if (await on.files.read(folder / "f")).text == SECRET:
                         return
                 except (AgentError, OSError):
                     continue

@@ -31,9 +31,9 @@ async def test_text_is_read_and_written_as_it_is(on: Stage, text: str) -> None:
     path = on.folder / "f.txt"
     path.write_bytes(b"before")
     shown = text.removeprefix("\ufeff")
-    assert await on.files.write_text(path, text) == shown
+    assert (await on.files.write(path, text)).text == shown
     assert path.read_bytes() == text.encode()
-    assert await on.files.read_text(path) == shown
+    assert (await on.files.read(path)).text == shown
 
 
 def acl(group: int, user: int = 4321) -> bytes:
@@ -56,7 +56,7 @@ async def test_extended_attributes_and_access_control_lists_are_kept_and_none_is
         pytest.skip("this file system has none")
     plain.chmod(0o660)
     for path in (kept, plain):
-        await on.files.write_text(path, "new")
+        await on.files.write(path, "new")
         assert path.read_text() == "new"
     assert (os.getxattr(kept, "user.origin"), os.getxattr(kept, ACL)) == (b"\0somewhere", acl(group=0))
     assert stat.S_IMODE(kept.stat().st_mode) == 0o664  # The group's bits are the mask.
@@ -64,10 +64,10 @@ async def test_extended_attributes_and_access_control_lists_are_kept_and_none_is
 
 
 async def test_a_file_is_written_with_its_folders_under_any_name_and_nothing_is_left_beside_it(on: Stage) -> None:
-    await on.files.write_text(on.folder / "f.txt", "x" * 100_000)
+    await on.files.write(on.folder / "f.txt", "x" * 100_000)
     assert [path.name for path in on.folder.iterdir()] == ["f.txt"]
     path = on.folder / "a" / "b" / "c.txt"
-    assert await on.files.write_text(path, "x") == "x"
+    assert (await on.files.write(path, "x")).text == "x"
     assert path.read_text() == "x"
     umask = os.umask(0)
     os.umask(umask)
@@ -75,44 +75,44 @@ async def test_a_file_is_written_with_its_folders_under_any_name_and_nothing_is_
     path = on.folder / "run.sh"
     path.write_text("old")
     path.chmod(0o754)
-    await on.files.write_text(path, "new")
+    await on.files.write(path, "new")
     assert stat.S_IMODE(path.stat().st_mode) == 0o754
     path = on.folder / ("n" * 250)
-    assert await on.files.write_text(path, "x") == "x"
-    now = await on.files.write_text(on.folder / "f", "a\ud800b")
+    assert (await on.files.write(path, "x")).text == "x"
+    now = (await on.files.write(on.folder / "f", "a\ud800b")).text
     assert (on.folder / "f").read_bytes() == b"a?b"
     assert now == "a?b"
 
 
 async def test_what_cannot_be_read_written_or_listed_is_told_in_words(on: Stage) -> None:
     with pytest.raises(FileNotFoundError) as error:
-        await on.files.read_text(on.folder / "missing")
+        await on.files.read(on.folder / "missing")
     assert error.value.filename == str(on.folder / "missing")
     with pytest.raises(FileNotFoundError):
         await on.files.read_bytes(on.folder / "missing", 10)
     (on.folder / "d").mkdir()
     with pytest.raises(ExecutorError, match="directory"):
-        await on.files.read_text(on.folder / "d")
+        await on.files.read(on.folder / "d")
     with pytest.raises(ExecutorError, match=r"directory|refused"):
-        await on.files.write_text(on.folder / "d", "x")
+        await on.files.write(on.folder / "d", "x")
     assert (on.folder / "d").is_dir()
     (on.folder / "f").write_text("x")
     with pytest.raises(ExecutorError):
-        await on.files.write_text(on.folder / "f" / "g.txt", "x")
+        await on.files.write(on.folder / "f" / "g.txt", "x")
     assert await on.files.stat(on.folder / "f" / "g.txt") is None
     with pytest.raises(FileNotFoundError):
-        await on.files.read_text(on.folder / "f" / "g.txt")
+        await on.files.read(on.folder / "f" / "g.txt")
     with pytest.raises(ExecutorError, match="f: "):
         await on.files.list(on.folder / "f")
     with pytest.raises(FileNotFoundError):
         await on.files.list(on.folder / "missing")
     locked = unwritable(on.folder)
     with pytest.raises(ExecutorError, match="Permission denied|Read-only"):
-        await on.files.write_text(locked / "f", "x")
+        await on.files.write(locked / "f", "x")
     path = on.folder / "f.bin"
     path.write_bytes(b"\x00\xff\xfe")
     with pytest.raises(UnicodeDecodeError):
-        await on.files.read_text(path)
+        await on.files.read(path)
     assert await on.files.read_bytes(path, 2) == b"\x00\xff"
     assert await on.files.read_bytes(path, 100) == b"\x00\xff\xfe"
 
@@ -121,9 +121,9 @@ async def test_a_link_in_the_place_of_a_checked_path_is_not_followed(on: Stage) 
     (on.folder / "target").write_text("old")
     (on.folder / "link").symlink_to("target")
     with pytest.raises(ExecutorError, match="it is a link now"):
-        await on.files.write_text(on.folder / "link", "new")
+        await on.files.write(on.folder / "link", "new")
     with pytest.raises(ExecutorError, match="it is a link now"):
-        await on.files.read_text(on.folder / "link")
+        await on.files.read(on.folder / "link")
     assert (on.folder / "link").is_symlink() and (on.folder / "target").read_text() == "old"
 
 
@@ -149,11 +149,10 @@ async def test_the_other_names_of_a_file_keep_what_was_there(on: Stage, tmp_path
     path = on.folder / "f"
     path.write_text("old")
     os.link(path, tmp_path / "other")
-    await on.files.write_text(path, "new")
+    written = await on.files.write(path, "new")
     assert (path.read_text(), (tmp_path / "other").read_text()) == ("new", "old")
-    assert "a file of its own now" in on.files.remark(path)
-    await on.files.write_text(path, "newer")
-    assert not on.files.remark(path)
+    assert "a file of its own now" in written.remark
+    assert not (await on.files.write(path, "newer")).remark
 
 
 async def test_a_file_with_other_names_is_not_written(backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -165,7 +164,7 @@ async def test_a_file_with_other_names_is_not_written(backend: str, tmp_path: Pa
         os.link(path, tmp_path / "other")
         monkeypatch.setattr(files, "_replace", lambda *_: False)
         with pytest.raises(ExecutorError, match="has other names"):
-            await on.files.write_text(path, "new")
+            await on.files.write(path, "new")
         assert path.read_text() == "old"
 
 
@@ -181,7 +180,7 @@ async def test_a_file_that_cannot_be_replaced_is_written_in_place(
         path.write_text("a longer text than the new one")
         with monkeypatch.context() as patch:
             patch.setattr(os, "replace", refuse)
-            await on.files.write_text(path, "new")
+            await on.files.write(path, "new")
         assert path.read_text() == "new"
         assert [entry.name for entry in on.folder.iterdir()] == ["f"]
 
@@ -192,7 +191,7 @@ async def test_a_pipe_is_not_replaced_by_a_file(backend: str, tmp_path: Path) ->
     async with stage(backend, tmp_path) as on:
         os.mkfifo(on.folder / "pipe")
         with pytest.raises(ExecutorError, match="not a regular file"):
-            await on.files.write_text(on.folder / "pipe", "x")
+            await on.files.write(on.folder / "pipe", "x")
         assert (on.folder / "pipe").is_fifo()
 
 
@@ -204,7 +203,7 @@ async def test_the_owner_of_a_file_is_kept(backend: str, tmp_path: Path) -> None
         path = on.folder / "f"
         path.write_text("old")
         os.chown(path, 65534, 65534)
-        await on.files.write_text(path, "new")
+        await on.files.write(path, "new")
         assert (path.stat().st_uid, path.stat().st_gid) == (65534, 65534)
 
 

@@ -16,10 +16,10 @@ def hides(path: Path) -> bool:
 
 
 WORKS: dict[str, Callable[[Files, Path], Awaitable[object]]] = {
-    "read_text": lambda files, path: files.read_text(path),
+    "read_text": lambda files, path: files.read(path),
     "read_bytes": lambda files, path: files.read_bytes(path, 10),
     "read_part": lambda files, path: files.read_part(path, PartQuery(1, 1, 10)),
-    "write_text": lambda files, path: files.write_text(path, "x"),
+    "write_text": lambda files, path: files.write(path, "x"),
     "list": lambda files, path: files.list(path.parent / "hidden"),
     "find": lambda files, path: files.find(FindQuery("*", path, 10, 5.0)),
     "grep": lambda files, path: files.grep(GrepQuery("x", path, True, 10, 5.0)),

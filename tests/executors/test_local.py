@@ -104,5 +104,5 @@ async def test_a_read_only_file_is_left_as_it_is(on: Stage, monkeypatch: pytest.
     if os.geteuid() == 0:  # Who may write everything is told here that this may not be written.
         monkeypatch.setattr(os, "access", lambda *_, **__: False)
     with pytest.raises(ExecutorError, match="read-only"):
-        await on.files.write_text(path, "new")
+        await on.files.write(path, "new")
     assert path.read_text() == "old"

@@ -15,8 +15,8 @@ async def test_a_backend_runs_writes_finds_and_kills(backend: str, tmp_path: Pat
         assert (ended.stdout, ended.stderr, ended.status) == ("one\n", "two\n", ExitStatus(3))
         if backend in FILES_ELSEWHERE:
             file = on.folder / "deep" / "ü b.txt"
-            assert await on.files.write_text(file, "needle\n") == "needle\n"
-            assert (file.read_text(), await on.files.read_text(file)) == ("needle\n", "needle\n")
+            assert (await on.files.write(file, "needle\n")).text == "needle\n"
+            assert (file.read_text(), (await on.files.read(file)).text) == ("needle\n", "needle\n")
             found = await on.files.find(FindQuery("*.txt", on.folder, 10, 20.0))
             assert [match.path for match in found.matches] == [file]
         process = await on.commands.run(Command("echo $$ > pid; sleep 600", on.folder))

@@ -145,6 +145,7 @@ class BenchCall:
     """What was handed over to run in the background, with its timeout."""
 
     waited: float = 0.0
+    asked: bool = True
 
     async def set_mode(self, mode: str) -> None:
         self.modes.append(mode)

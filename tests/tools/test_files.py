@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from acp_agent.config.model import FilesConfig
 from acp_agent.errors import ExecutorError, ToolError
 from acp_agent.executors import search
-from acp_agent.executors.base import Files, Found, GrepQuery, Match
+from acp_agent.executors.base import Files, FileVersion, Found, GrepQuery, Match
 from acp_agent.executors.forwarding_files import ForwardingFiles
 from acp_agent.llm.base import ImagePart
 from acp_agent.safety.access import PathAccess
@@ -28,12 +29,13 @@ class OpenBuffers(ForwardingFiles[Files]):
         self.buffers = buffers or {}
         self.formatted = formatted
 
-    async def read_text(self, path: Path) -> str:
-        return self.buffers[path] if path in self.buffers else await super().read_text(path)
+    async def read(self, path: Path) -> FileVersion:
+        found = await super().read(path)
+        return replace(found, text=self.buffers[path]) if path in self.buffers else found
 
-    async def write_text(self, path: Path, text: str) -> str:
+    async def write(self, path: Path, text: str, *about: Any, **more: Any) -> FileVersion:
         self.buffers.pop(path, None)
-        return await super().write_text(path, text if self.formatted is None else self.formatted)
+        return await super().write(path, text if self.formatted is None else self.formatted, *about, **more)
 
 
 # --- read --------------------------------------------------------------------------------------------------------

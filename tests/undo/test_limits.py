@@ -7,11 +7,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from acp_agent.config.model import UndoConfig
 from acp_agent.errors import StoreError
+from acp_agent.executors.base import FileVersion
 from acp_agent.executors.disk_files import DiskFiles
 from acp_agent.undo import contents as contents_module
 from acp_agent.undo.base import Change
@@ -145,21 +147,21 @@ def test_a_look_never_takes_our_own_write_for_a_commands(tmp_path: Path, monkeyp
     bench.by_command("true")
     seen: list[Change] = []
     if moment == "while it is written":
-        write = DiskFiles.write_text
+        write = DiskFiles.write
 
-        async def watched(self: DiskFiles, path: Path, text: str) -> str:
-            shown = await write(self, path, text)
+        async def watched(self: DiskFiles, path: Path, *about: Any, **more: Any) -> FileVersion:
+            shown = await write(self, path, *about, **more)
             seen.extend(bench.looks.look(1.0))
             return shown
 
-        monkeypatch.setattr(DiskFiles, "write_text", watched)
-        bench.by_tool(lambda files: files.write_text(file, "ours"))
+        monkeypatch.setattr(DiskFiles, "write", watched)
+        bench.by_tool(lambda files: files.write(file, "ours"))
     else:
         changed = bench.looks._watch.changed
 
         def late() -> set[str] | None:
             monkeypatch.undo()
-            bench.by_tool(lambda files: files.write_text(file, "ours"))
+            bench.by_tool(lambda files: files.write(file, "ours"))
             return changed()
 
         monkeypatch.setattr(bench.looks._watch, "changed", late)

@@ -250,7 +250,7 @@ def test_what_changes_a_file_right_after_our_own_tool_is_found(bench: Bench) -> 
     """A formatter, a hook: they may be done before it is looked again."""
     bench.looks.look(1.0)
     path = bench.project / "a"
-    bench.by_tool(lambda files: files.write_text(path, "tool\n"))
+    bench.by_tool(lambda files: files.write(path, "tool\n"))
     path.write_text("tool\nformatted\n")
     (change,) = bench.looks.look(1.0)
     assert bench.contents.get(change.before.content) == b"tool\n"

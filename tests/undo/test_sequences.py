@@ -73,7 +73,7 @@ class Run:
         try:
             match how[0]:
                 case "write" | "append":
-                    await files.write_text(path, self.content("tool"))
+                    await files.write(path, self.content("tool"))
                 case "remove":
                     await files.remove(path, max_entries=100)
                 case "folder":

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import anyio
 import anyio.to_thread
+from msgspec.structs import replace
 
 from acp_agent.errors import AgentError, ExecutorError, MethodNotFound, PeerError
 from acp_agent.executors import files
+from acp_agent.executors.base import NO_FILE, ChangedMeanwhile, FileVersion, digest_of
 from acp_agent.executors.beneath import folder, regular
 from acp_agent.executors.disk_files import DiskFiles
-from acp_agent.executors.encodings import BYTE_ORDER, UTF8, Decoded, decoded, line_feeds, lossy
+from acp_agent.executors.encodings import BYTE_ORDER, UTF8, Encoding, line_feeds, lossy
 from acp_agent.executors.forwarding_files import ForwardingFiles
 from acp_agent.executors.route import Offer, route
 from acp_agent.executors.tree_walk import unmake
@@ -54,9 +56,15 @@ class EditorFiles(ForwardingFiles[DiskFiles]):
         self._unread: dict[Path, Exception] = {}
         """Files whose text the client did not return when it was last asked."""
 
-    async def read_text(self, path: Path) -> str:
-        if route("read_text", self._offer) == "local":
-            return await self._files.read_text(path)
+    async def read(self, path: Path) -> FileVersion:
+        return await self._files.read(path) if self._reads_disk else (await self._look(path))[0]
+
+    @property
+    def _reads_disk(self) -> bool:
+        return route("read_text", self._offer) == "local"
+
+    async def _look(self, path: Path) -> tuple[FileVersion, FileVersion | None]:
+        """What the editor shows, and what is on the disk, if that is text. Raises as `read`."""
         for _ in range(TRIES):
             await self._files.need_plain(path)
             before = await self._way(path)
@@ -68,14 +76,15 @@ class EditorFiles(ForwardingFiles[DiskFiles]):
                 self._unread[path] = error
                 if not isinstance(error, TimeoutError) and await self._files.stat(path) is None:
                     del self._unread[path]
-                return await self._files.read_text(path)
+                found = await self._files.read(path)
+                return found, found
             self._unread.pop(path, None)
             if not text and await self._files.stat(path) is None:
                 raise FileNotFoundError(2, "No such file or directory", str(path))
-            text, on_disk = await self._with_what_was_lost(path, text)
+            shown, disk = await self._with_what_was_lost(path, text)
             # Another text is that of unsaved changes, unless the editor was led to another file.
-            if on_disk or before.stands(await self._way(path)):
-                return text
+            if (disk is not None and shown.text == disk.text) or before.stands(await self._way(path)):
+                return shown, disk
             await anyio.sleep(SETTLES)
         raise ExecutorError(MOVED.format(path))
 
@@ -87,27 +96,28 @@ class EditorFiles(ForwardingFiles[DiskFiles]):
             return await self._way(path, tries - 1)
         return way
 
-    async def _with_what_was_lost(self, path: Path, text: str) -> tuple[str, bool]:
+    async def _with_what_was_lost(self, path: Path, text: str) -> tuple[FileVersion, FileVersion | None]:
         """The client's text, with the disk's line endings if the client normalised them to line feeds (Toad 0.6), and
-        whether it is that on the disk.
+        what is on the disk.
 
         The disk's, if the client lost what is not UTF-8. Raises UnicodeDecodeError if it did so with a binary file.
         """
         text = text.removeprefix(BYTE_ORDER)
         try:
-            disk = await self._files.decoded(path)
+            disk = await self._files.read(path)
         except UnicodeDecodeError:
-            if lossy(text, await self._files.read_bytes(path, -1), None):
+            data = await self._files.read_bytes(path, -1)
+            if lossy(text, data, None):
                 raise
-            return text, False
+            return FileVersion(text, digest_of(data)), None
         except (OSError, ExecutorError):
-            return text, False
+            return FileVersion(text), None
         if disk.encoding.codec != UTF8.codec and await self._is_lossy(path, text, disk):
-            self._files.note(path, DISK_USED.format(disk.encoding.name))
-            return disk.text, True
-        return (disk.text, True) if text in (disk.text, line_feeds(disk.text)) else (text, False)
+            return replace(disk, remark=DISK_USED.format(disk.encoding.name)), disk
+        same = text in (disk.text, line_feeds(disk.text))
+        return (disk if same else replace(disk, text=text)), disk
 
-    async def _is_lossy(self, path: Path, shown: str, disk: Decoded) -> bool:
+    async def _is_lossy(self, path: Path, shown: str, disk: FileVersion) -> bool:
         """Whether the client shows the file, which is not UTF-8, in the wrong encoding. Raises ExecutorError where
         unsaved changes come on top."""
         if lossy(shown, await self._files.read_bytes(path, -1), disk.text):
@@ -119,19 +129,24 @@ class EditorFiles(ForwardingFiles[DiskFiles]):
             )
         return False
 
-    async def write_text(self, path: Path, text: str) -> str:
+    async def write(
+        self, path: Path, text: str, expected: FileVersion | None = None, *, again: bool = True
+    ) -> FileVersion:
+        if expected is not None and again and not self._reads_disk:
+            old = await self._need_shown_as(path, expected)
+        else:
+            old = await self._files.find_version(path)
+            await self._files.need_expected(path, expected, old)
         if route("write_text", self._offer) == "local":
-            return await self._files.write_text(path, text)
+            return await self._files.write_as(path, text, _encoding(old))
         await self._files.need_plain(path)
-        old = await self._on_disk(path)
         if old is not None and old.encoding.codec != UTF8.codec and await self._shown_wrong(path, old):
-            now = await self._files.write_text(path, text)
-            self._files.note(path, f"{DISK_USED.format(old.encoding.name)} {self._files.remark(path)}".rstrip())
-            return now
+            now = await self._files.write_as(path, text, old.encoding)
+            return replace(now, remark=f"{DISK_USED.format(old.encoding.name)} {now.remark}".rstrip())
         if (unread := self._unread.get(path)) is not None:
-            return await self._written_unread(path, text, unread)
+            return await self._written_unread(path, text, unread, old)
         if old is not None and await anyio.to_thread.run_sync(files.has_other_names, path):
-            return await self._files.write_text(path, text)  # Most editors would write in place.
+            return await self._files.write_as(path, text, old.encoding)  # Most editors would write in place.
         before = None if old is None else old.text
         made = 0
         if before is None:
@@ -141,31 +156,45 @@ class EditorFiles(ForwardingFiles[DiskFiles]):
             written = await self._written_by_editor(path, text)
         except PeerError as error:
             if error.code == MethodNotFound.code:
-                return await self._files.write_text(path, text)
+                return await self._files.write_as(path, text, _encoding(old))
             await anyio.to_thread.run_sync(unmake, path.parent, made)
             raise ExecutorError(f"the editor refused to write {path}: {error.message}") from error
         except TimeoutError as error:
             raise ExecutorError(f"{error}; it is unknown whether {path} was written") from error
         except OSError as error:
             raise ExecutorError(f"{path}: {error.strerror or error}") from error
-        if not await self._is_unmoved(path, way, text, before, written):
-            return await self._written_again(path, text)
-        new = await self._on_disk(path)
+        if not await self._is_unmoved(path, way, text, before, None if written is None else written.text):
+            return await self._written_again(path, text, old)
+        new = written if written is not None and written.text == text else await self._files.find_version(path)
         if old is not None and new is not None and UTF8 == new.encoding != old.encoding:
             return await self._files.write_as(path, new.text, old.encoding)  # The client wrote UTF-8.
         if new is not None and (new.text == text or new.text != before):
-            return new.text
+            return new
         # The disk is unchanged. Either the buffer has the change unsaved, or nothing happened at all.
         shown = await self._shown(path)
         if shown is not None and shown == text and shown != (before or ""):
-            return shown
-        return await self._files.write_text(path, text)
+            return replace(new or FileVersion(""), text=shown)
+        return await self._files.write_as(path, text, _encoding(old))
 
-    async def _written_by_editor(self, path: Path, text: str) -> str | None:
+    async def _need_shown_as(self, path: Path, expected: FileVersion) -> FileVersion | None:
+        """What is on the disk. Raises ChangedMeanwhile if the editor shows, or the disk has, something else."""
+        try:
+            now, disk = await self._look(path)
+        except FileNotFoundError:
+            if expected is NO_FILE:
+                return None
+            raise ChangedMeanwhile(path) from None
+        except UnicodeDecodeError as error:
+            raise ChangedMeanwhile(path) from error
+        if expected is NO_FILE or not expected.is_still(now):
+            raise ChangedMeanwhile(path)
+        return disk
+
+    async def _written_by_editor(self, path: Path, text: str) -> FileVersion | None:
         """Returns what is then in the file of the folder that was at the path before."""
         with folder(path.parent) as parent:
             await self._client.write_text_file(path, text)
-            return await anyio.to_thread.run_sync(_text_in, parent, path)
+            return await anyio.to_thread.run_sync(_version_in, parent, path)
 
     async def _is_unmoved(self, path: Path, way: Way, text: str, before: str | None, written: str | None) -> bool:
         """Whether the editor cannot have written elsewhere. `written`: what is in the folder that was at the path."""
@@ -178,27 +207,24 @@ class EditorFiles(ForwardingFiles[DiskFiles]):
         # Editors that save by renaming change the file's own folder, and some format what they save.
         return way.stands(after) or (written not in (None, before) and way.stands_above(after))
 
-    async def _written_again(self, path: Path, text: str) -> str:
+    async def _written_again(self, path: Path, text: str, old: FileVersion | None) -> FileVersion:
         log.warning("%s", ELSEWHERE.format(path))
         try:
-            now = await self._files.write_text(path, text)
+            now = await self._files.write_as(path, text, _encoding(old))
         except (ExecutorError, OSError) as error:
             raise ExecutorError(f"{ELSEWHERE.format(path)} It could not be written directly either: {error}") from error
-        self._files.note(
-            path, f"{ELSEWHERE.format(path)} It was then written directly. {self._files.remark(path)}".rstrip()
-        )
-        return now
+        return replace(now, remark=f"{ELSEWHERE.format(path)} It was then written directly. {now.remark}".rstrip())
 
-    async def _written_unread(self, path: Path, text: str, error: Exception) -> str:
+    async def _written_unread(self, path: Path, text: str, error: Exception, old: FileVersion | None) -> FileVersion:
         """Never over a buffer whose text the client did not return: it may have unsaved changes."""
         if isinstance(error, PeerError) and error.code in NO_BUFFER:
-            return await self._files.write_text(path, text)
+            return await self._files.write_as(path, text, _encoding(old))
         raise ExecutorError(
             f"the editor did not return its text of {path} ({error}), which may have unsaved changes, so nothing was "
             "written. Try again, or ask the user to save and close the file"
         ) from error
 
-    async def _shown_wrong(self, path: Path, disk: Decoded) -> bool:
+    async def _shown_wrong(self, path: Path, disk: FileVersion) -> bool:
         """Whether the client would write UTF-8 into a file that it cannot read."""
         shown = await self._shown(path)
         return shown is None or await self._is_lossy(path, shown.removeprefix(BYTE_ORDER), disk)
@@ -209,17 +235,15 @@ class EditorFiles(ForwardingFiles[DiskFiles]):
         except (AgentError, TimeoutError):
             return None
 
-    async def _on_disk(self, path: Path) -> Decoded | None:
-        try:
-            return await self._files.decoded(path)
-        except (FileNotFoundError, UnicodeDecodeError, ExecutorError):
-            return None
+
+def _encoding(old: FileVersion | None) -> Encoding:
+    return UTF8 if old is None else old.encoding
 
 
-def _text_in(parent: int, path: Path) -> str | None:
-    """The text of the file in an open folder."""
+def _version_in(parent: int, path: Path) -> FileVersion | None:
+    """The file in an open folder, if it is text."""
     try:
         with regular(parent, path) as descriptor, open(descriptor, "rb", closefd=False) as file:
-            return decoded(file.read()).text
+            return files.version_of(file.read())
     except (OSError, ExecutorError, UnicodeDecodeError):
         return None

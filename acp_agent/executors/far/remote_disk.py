@@ -15,7 +15,6 @@ from anyio.abc import ByteReceiveStream
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import base as contract
 from acp_agent.executors import files, search
-from acp_agent.executors.encodings import decoded
 from acp_agent.executors.far.far_link import FarLink, There
 from acp_agent.executors.far.far_peer import SHOWN
 from acp_agent.executors.far.far_walls import FarWalls
@@ -48,9 +47,9 @@ class RemoteDisk:
         self._searches: dict[bool, str] = {}
 
     async def do(self, path: Path, work: Callable[..., T], *arguments: Any, **options: Any) -> T:
-        if work is files.read_decoded:
+        if work is files.read_version:
             data = await self.do(path, files.read, *arguments)
-            return cast("T", decoded(data))
+            return cast("T", files.version_of(data))
         name = f"{work.__module__.rpartition('.')[2]}.{work.__name__}"
         options = {**options, "check": True} if "check" in options else options
         try:

@@ -101,6 +101,8 @@ class Outcome(Struct):
 class Waits(Struct):
     """How long a running call has waited for answers of the user; a time limit does not count it."""
 
+    asked: bool = False
+    """Whether it has waited for somebody, the user or hooks, between its preview and its run."""
     _since: float | None = None
     _before: float = 0.0
 

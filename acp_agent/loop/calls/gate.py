@@ -54,6 +54,8 @@ class Permit(Struct, frozen=True):
 
     mode: str = ""
     """For a plan: the mode in which the user wants it carried out."""
+    asked: bool = False
+    """Whether the user was asked, or hooks in their place."""
 
 
 class Refused(Struct, frozen=True):
@@ -150,9 +152,9 @@ class Gate:
                     )
                 return await self._written(Refused(reason), facts, decision, "deny", rule, verdict.reason)
             case Ask():
-                return await self._by_hooks(verdict, facts, decision) or await self._asked(
-                    verdict, facts, decision, call
-                )
+                by_hooks = await self._by_hooks(verdict, facts, decision)
+                answer = by_hooks or await self._asked(verdict, facts, decision, call)
+                return msgspec.structs.replace(answer, asked=True) if isinstance(answer, Permit) else answer
 
     async def _by_hooks(self, ask: Ask, facts: CallFacts, decision: Judgement) -> Permit | Refused | None:
         """The answer of the hooks that are asked before the user is; `None` if the user is to be."""

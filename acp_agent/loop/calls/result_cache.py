@@ -60,7 +60,7 @@ class Looks:
         if disk.folder or not self._buffers or not await anyio.Path(path).is_file():
             return ""
         try:
-            text = await self._files.read_text(path)
+            text = (await self._files.read(path)).text
         except (OSError, UnicodeDecodeError, ExecutorError):
             return None
         return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

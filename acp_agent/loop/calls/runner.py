@@ -482,7 +482,8 @@ class Calls:
                     self.reports.fail(call, ToolError(CANCELLED, "cancelled"))
                     self.session.queue.cancel()
                     return
-                case Permit(mode):
+                case Permit(mode, asked):
+                    call.waits.asked = asked or hooks.any
                     preview = replace(preview, mode=mode)
             await anyio.lowlevel.checkpoint()  # A cancellation that arrived in the meantime takes effect first.
             begun = True

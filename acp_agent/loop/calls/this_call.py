@@ -47,6 +47,10 @@ class ThisCall:
     def waited(self) -> float:
         return self._call.waits.seconds
 
+    @property
+    def asked(self) -> bool:
+        return self._call.waits.asked
+
     async def set_mode(self, mode: str) -> None:
         choices = self._calls.session.choices
         await choices.set_mode(mode, tell=True)

@@ -330,7 +330,7 @@ class Undoing:
         async def ask(path: Path, entry: Entry) -> None:
             async with limit:
                 try:
-                    shown = await self._shell.files.read_text(path)
+                    shown = (await self._shell.files.read(path)).text
                 except ConnectionClosed:
                     raise
                 except (AgentError, OSError, UnicodeDecodeError):
@@ -415,7 +415,7 @@ class Undoing:
                 if (text := await self._thread(partial(self._for_editor, step))) is not None:
                     await self._need_same(step, text[0])
                     shown.append((step, text[0]))
-                    await self._shell.files.write_text(step.path, text[1])
+                    await self._shell.files.write(step.path, text[1])
             in_editor = {step.path for step, _ in shown}
             rest = [step for step in steps if step.path not in in_editor]
             left = await self._thread(lambda: make(rest, self._recorder.camera))
@@ -424,7 +424,7 @@ class Undoing:
         except (AgentError, OSError):
             for step, before in reversed(shown):
                 try:
-                    await self._shell.files.write_text(step.path, before)
+                    await self._shell.files.write(step.path, before)
                 except (AgentError, OSError):
                     await self._thread(partial(self._put_back, step))
             raise
@@ -432,7 +432,7 @@ class Undoing:
     async def _need_same(self, step: Step, shown: str) -> None:
         """The question may have been open for long: what the user typed meanwhile is not overwritten."""
         now = await self._thread(lambda: self._recorder.camera.take(step.path, keep=False))
-        if not now.same(step.now) or await self._shell.files.read_text(step.path) != shown:
+        if not now.same(step.now) or (await self._shell.files.read(step.path)).text != shown:
             raise ExecutorError(f"{step.path} changed in the last moment, so nothing was restored")
 
     def _put_back(self, step: Step) -> None:

@@ -19,7 +19,7 @@ from acp_agent.schema.lsp_types import Position, TextEdit, WorkspaceEdit
 from acp_agent.tools.files.edit import Planned, need_unchanged
 from acp_agent.tools.kit.base import Tool
 from acp_agent.tools.kit.positions import SymbolParams, characters, document_at, errors_of_change, position_of
-from acp_agent.tools.kit.text import diff_of, disk_digest, first_changed_line, keep_credentials, read_file
+from acp_agent.tools.kit.text import diff_of, first_changed_line, keep_credentials, read_file
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 TRIES = 3
@@ -74,16 +74,16 @@ class Rename(Tool[RenameParams]):
         for change in changes:
             planned = change.planned
             try:
-                now = await ctx.files.write_text(planned.path, planned.new)
+                version = await ctx.files.write(planned.path, planned.new, planned.expected, again=False)
             except (AgentError, OSError) as error:
                 done = ", ".join(ctx.roots.display(after.path) for _, after in written)
                 raise ToolError(
                     f"{change.shown} could not be written: {error}. "
                     + (f"These files were already changed: {done}." if done else "Nothing was changed.")
                 ) from error
-            seen = ctx.memory.ledger.last_seen(planned.path)
+            now, seen = version.text, ctx.memory.ledger.last_seen(planned.path)
             if seen is not None and seen.text == planned.old and now == planned.new:
-                ctx.memory.ledger.saw(planned.path, now, await disk_digest(ctx, planned.path))
+                ctx.memory.ledger.saw(planned.path, version)
             else:  # The model must read it before the next edit.
                 ctx.memory.ledger.forget(planned.path)
             written.append((Document(planned.path, planned.old or ""), Document(planned.path, now)))
@@ -129,13 +129,14 @@ async def _planned(edit: WorkspaceEdit, ctx: ToolContext) -> tuple[_Change, ...]
         merged.setdefault(real, (ctx.roots.display(path), {}))[1].update(dict.fromkeys(edits))
     for real, (shown, found) in merged.items():
         edits = list(found)
-        old = await read_file(ctx, real, shown)
-        if old is None:
+        version = await read_file(ctx, real, shown)
+        if version is None:
             raise ToolError(f"The language server would change {shown}, which does not exist. Nothing was changed.")
+        old = version.text
         new = edited(old, edits)
         keep_credentials(ctx, shown, old, new)
         if new != old:
-            changes.append(_Change(Planned(real, old, new, await disk_digest(ctx, real)), shown))
+            changes.append(_Change(Planned(real, version, new), shown))
     return tuple(changes)
 
 

@@ -12,6 +12,7 @@ from pydantic import Field, field_validator
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import AgentError, ToolError
+from acp_agent.executors.base import NO_FILE
 from acp_agent.lsp.base import Document
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
@@ -141,9 +142,10 @@ async def _planned(file: FilePatch, ctx: ToolContext, seen: set[Path]) -> _Chang
         shown = file.move_to or file.path
         raise ToolError(f"{shown} exists. Change it with `*** Update File: {shown}`; nothing was written.")
     if file.kind == "add":
-        need_expressible(ctx, target, file.path, file.content)
-        return _Change(file.path, Planned(target, None, file.content, None))
-    old, disk = await read_for_edit(ctx, source, file.path)
+        need_expressible(NO_FILE, file.path, file.content)
+        return _Change(file.path, Planned(target, None, file.content))
+    version = await read_for_edit(ctx, source, file.path)
+    old = version.text
     try:
         notebook = notebook_at(source, old, file.path)
         if notebook is None:
@@ -155,7 +157,7 @@ async def _planned(file: FilePatch, ctx: ToolContext, seen: set[Path]) -> _Chang
         raise ToolError(f"{file.path}: {error}. Nothing was written.") from error
     if new == old and not file.move_to:
         raise ToolError(f"{file.path}: the patch changes nothing.", "invalid_parameters")
-    need_expressible(ctx, source, file.path, new)
+    need_expressible(version, file.path, new)
     watch(ctx, source, old)
     if notebook is None:
         keep_credentials(ctx, file.path, old, new)
@@ -165,7 +167,7 @@ async def _planned(file: FilePatch, ctx: ToolContext, seen: set[Path]) -> _Chang
     if file.move_to:
         gone = not_a_root(ctx.roots, file.path)
         await need_saved(ctx, gone, await need_entry(ctx, gone, file.path))
-    return _Change(file.move_to or file.path, Planned(target, old, new, disk), gone)
+    return _Change(file.move_to or file.path, Planned(target, version, new), gone)
 
 
 async def _need_unchanged(change: _Change, ctx: ToolContext) -> None:
@@ -177,7 +179,7 @@ async def _need_unchanged(change: _Change, ctx: ToolContext) -> None:
     if change.gone is not None:  # What is read is still in its old place.
         if await ctx.files.stat(plan.path) is not None:
             raise ToolError(f"{change.shown} was created by someone else in the meantime, so nothing was written.")
-        plan = Planned(change.gone, plan.old, plan.new, plan.disk)
+        plan = Planned(change.gone, plan.version, plan.new)
         await need_unchanged(plan, str(change.gone), ctx)
     else:
         await need_unchanged(plan, change.shown, ctx)
@@ -200,12 +202,13 @@ async def _make(
     if change.gone is not None:
         await ctx.files.move(change.gone, plan.path, overwrite=False, max_entries=most, judged=judged)
         ctx.memory.ledger.forget_below(change.gone)
-    now = plan.new
+    version = plan.expected
     if change.gone is None or plan.new != plan.old:
-        now = await ctx.files.write_text(plan.path, plan.new)
+        version = await ctx.files.write(plan.path, plan.new, plan.expected, again=False)  # `run` has looked.
+    now = version.text
     done = "created" if plan.old is None else "changed" if change.gone is None else "moved there"
     lines = ctx.config.files.edit_context if now != plan.old else 0
-    text = await told_of(plan, now, f"{change.shown} was {done}.", ctx, lines)
+    text = told_of(plan, version, f"{change.shown} was {done}.", ctx, lines)
     content.append(diff_of(plan.path, plan.old, now))
     written.append((None if plan.old is None else Document(plan.path, plan.old), Document(plan.path, now)))
     return text

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from acp_agent.errors import ToolError
+from acp_agent.executors.base import NO_FILE, ChangedMeanwhile, FileVersion
 from acp_agent.lsp.base import Document
 from acp_agent.tools.files.notebook import (
     Notebook,
@@ -28,10 +29,8 @@ from acp_agent.tools.kit.positions import errors_of_change
 from acp_agent.tools.kit.text import (
     MARK,
     diff_of,
-    disk_digest,
     first_changed_line,
     keep_credentials,
-    moved_on_disk,
     need_expressible,
     numbered,
     read_file,
@@ -79,10 +78,17 @@ class Planned(Struct, frozen=True):
     """A previewed change, made only if the file is unchanged."""
 
     path: Path
-    old: str | None
+    version: FileVersion | None
+    """What was there; `None`: nothing."""
     new: str
-    disk: bytes | None
-    """The digest of the file on disk at that time."""
+
+    @property
+    def old(self) -> str | None:
+        return None if self.version is None else self.version.text
+
+    @property
+    def expected(self) -> FileVersion:
+        return self.version or NO_FILE
 
 
 AT_THE_END = "`old_string` was empty, so `new_string` was added at the end."
@@ -97,7 +103,8 @@ class Edit(PathTool[EditParams]):
 
     async def preview(self, params: EditParams, ctx: ToolContext) -> Preview:
         path = ctx.roots.resolve(params.path)
-        old, disk = await read_for_edit(ctx, path, params.path)
+        version = await read_for_edit(ctx, path, params.path)
+        old = version.text
         notebook = notebook_at(path, old, params.path)
         if params.cell != "" and notebook is None:
             raise ToolError(f"{params.path} is no notebook, so it has no `cell`.", "invalid_parameters")
@@ -111,14 +118,14 @@ class Edit(PathTool[EditParams]):
                 suggestion="Give an `old_string` without that line.",
             )
         new = _all_replaced(params, old) if notebook is None else _in_cells(params, notebook)
-        need_expressible(ctx, path, params.path, new)
+        need_expressible(version, params.path, new)
         watch(ctx, path, old)
         if notebook is None:
             keep_credentials(ctx, params.path, old, new)
         else:
             keep_cell_credentials(ctx, params.path, notebook, new)
         return Preview(
-            (diff_of(path, old, new),), Planned(path, old, new, disk), locations=first_changed_line(path, old, new)
+            (diff_of(path, old, new),), Planned(path, version, new), locations=first_changed_line(path, old, new)
         )
 
     async def run(self, params: EditParams, ctx: ToolContext, preview: Preview) -> ToolResult:
@@ -127,18 +134,16 @@ class Edit(PathTool[EditParams]):
         return await apply(planned, params.path, ctx, preview, context=ctx.config.files.edit_context, note=note)
 
 
-async def read_for_edit(ctx: ToolContext, path: Path, shown: str) -> tuple[str, bytes | None]:
-    """The text, and the digest of the file on disk. Raises ToolError if there is none, or the model has seen another
-    text."""
-    old = await read_file(ctx, path, shown)
-    if old is None:
+async def read_for_edit(ctx: ToolContext, path: Path, shown: str) -> FileVersion:
+    """Raises ToolError if there is no such file, or the model has seen another version."""
+    found = await read_file(ctx, path, shown)
+    if found is None:
         told = f"{shown} does not exist. Use `write` to create it, or `find_path` to find it."
         raise ToolError(told, "invalid_parameters")
-    disk = await disk_digest(ctx, path)
     seen = ctx.memory.ledger.last_seen(path)
-    if seen is not None and (seen.text != old or moved_on_disk(seen.disk, disk, old)):
+    if seen is not None and not seen.is_still(found):
         raise ToolError(f"{shown} has changed since you read it. Read it again, then edit.")
-    return old, disk
+    return found
 
 
 def watch(ctx: ToolContext, path: Path, old: str | None) -> None:
@@ -147,14 +152,22 @@ def watch(ctx: ToolContext, path: Path, old: str | None) -> None:
         ctx.languages.watch(Document(path, old))
 
 
-async def need_unchanged(planned: Planned, shown: str, ctx: ToolContext) -> None:
-    """Raises ToolError if the file is no longer what the preview was made from."""
+def changed_meanwhile(shown: str) -> ToolError:
+    return ToolError(f"{shown} was changed by someone else in the meantime, so nothing was written. Read it again.")
+
+
+def need_same_place(planned: Planned, shown: str, ctx: ToolContext) -> None:
+    """Raises ToolError if the name leads elsewhere than in the preview."""
     if ctx.roots.resolve(shown) != planned.path:
         raise ToolError(f"{shown} now points somewhere else, so nothing was written.")
-    now_on_disk = await disk_digest(ctx, planned.path)
-    changed = await read_file(ctx, planned.path, shown) != planned.old
-    if changed or moved_on_disk(planned.disk, now_on_disk, planned.old):
-        raise ToolError(f"{shown} was changed by someone else in the meantime, so nothing was written. Read it again.")
+
+
+async def need_unchanged(planned: Planned, shown: str, ctx: ToolContext) -> None:
+    """Raises ToolError if the file is no longer what the preview was made from: before one of several is written."""
+    need_same_place(planned, shown, ctx)
+    now = await read_file(ctx, planned.path, shown)
+    if (now is None) != (planned.version is None) or (now is not None and not planned.expected.is_still(now)):
+        raise changed_meanwhile(shown)
 
 
 async def apply(
@@ -168,10 +181,14 @@ async def apply(
 ) -> ToolResult:
     """Writes the previewed change once, if the file is still what the preview was based on; reports new errors, a note,
     and `context` lines around the change."""
-    await need_unchanged(planned, shown, ctx)
-    now = await ctx.files.write_text(planned.path, planned.new)
+    need_same_place(planned, shown, ctx)
+    try:
+        version = await ctx.files.write(planned.path, planned.new, planned.expected, again=ctx.call.asked)
+    except ChangedMeanwhile as error:
+        raise changed_meanwhile(shown) from error
+    now = version.text
     words = f"{shown} was {'created' if planned.old is None else 'changed'}."
-    text = await told_of(planned, now, f"{words} {note}".rstrip(), ctx, context)
+    text = told_of(planned, version, f"{words} {note}".rstrip(), ctx, context)
     content = preview.content if now == planned.new else (diff_of(planned.path, planned.old, now),)
     before = None if planned.old is None else Document(planned.path, planned.old)
     errors, shown_errors = await errors_of_change([(before, Document(planned.path, now))], ctx)
@@ -182,16 +199,16 @@ async def apply(
     )
 
 
-async def told_of(planned: Planned, now: str, words: str, ctx: ToolContext, context: int) -> str:
-    """Remembers that the model knows the text that was written, `now`; returns `words` with what else is to say."""
+def told_of(planned: Planned, written: FileVersion, words: str, ctx: ToolContext, context: int) -> str:
+    """Remembers that the model knows what was written; returns `words` with what else is to say."""
     path = planned.path
-    ctx.memory.ledger.saw(path, now, await disk_digest(ctx, path))
-    text = f"{words} {ctx.files.remark(path)}".rstrip()
-    if now != planned.new:
+    ctx.memory.ledger.saw(path, written)
+    text = f"{words} {written.remark}".rstrip()
+    if written.text != planned.new:
         text += " The editor reformatted it on saving: read it again before the next edit."
         ctx.memory.ledger.forget(path)
     if context and planned.old is not None:
-        text = f"{text}\n{around_edit(path, planned.old, now, context)}".rstrip("\n")
+        text = f"{text}\n{around_edit(path, planned.old, written.text, context)}".rstrip("\n")
     return text
 
 

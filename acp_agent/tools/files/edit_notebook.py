@@ -57,7 +57,8 @@ class EditNotebook(PathTool[EditNotebookParams]):
 
     async def preview(self, params: EditNotebookParams, ctx: ToolContext) -> Preview:
         path = ctx.roots.resolve(params.path)
-        old, disk = await read_for_edit(ctx, path, params.path)
+        version = await read_for_edit(ctx, path, params.path)
+        old = version.text
         book = books.notebook_at(path, old, params.path)
         if book is None:
             why = books.why_not(path, old) or "is not named `.ipynb`"
@@ -70,11 +71,11 @@ class EditNotebook(PathTool[EditNotebookParams]):
         new = _changed(params, book)
         if new == old:
             raise ToolError("The cell already has this source and type; there is nothing to change.")
-        need_expressible(ctx, path, params.path, new)
+        need_expressible(version, params.path, new)
         keep_cell_credentials(ctx, params.path, book, new)
         # The diff is of the file, not of the cells: clients compare `oldText` and `newText` with what is at `path`.
         return Preview(
-            (diff_of(path, old, new),), Planned(path, old, new, disk), locations=first_changed_line(path, old, new)
+            (diff_of(path, old, new),), Planned(path, version, new), locations=first_changed_line(path, old, new)
         )
 
     async def run(self, params: EditNotebookParams, ctx: ToolContext, preview: Preview) -> ToolResult:

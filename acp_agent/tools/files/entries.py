@@ -113,7 +113,7 @@ async def need_saved(ctx: ToolContext, path: Path, found: FileStat) -> None:
     if found.kind != "file" or found.size > limit:
         return
     try:
-        shown = await ctx.files.read_text(path)
+        shown = (await ctx.files.read(path)).text
         saved = (await ctx.files.read_bytes(path, limit)).decode("utf-8")
     except (FileNotFoundError, UnicodeDecodeError):
         return

@@ -17,7 +17,7 @@ from acp_agent.schema.acp import Content, ImageContent
 from acp_agent.tools.files.notebook import SUFFIX, notebook_at, why_not
 from acp_agent.tools.files.notebook_view import shown_notebook
 from acp_agent.tools.kit.base import Params, PathTool
-from acp_agent.tools.kit.text import disk_digest, need_file, numbered, read_file
+from acp_agent.tools.kit.text import need_file, numbered, read_file
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult, Verbatim
 
 SNIFFED = 8192
@@ -61,12 +61,12 @@ class Read(PathTool[ReadParams]):
                 return await _image(params.path, path, mime, ctx)
             if found.size > ctx.config.files.max_read_bytes:
                 return await _part(params, path, head, ctx)
-        text = await read_file(ctx, path, params.path)
-        if text is None:
+        version = await read_file(ctx, path, params.path)
+        if version is None:
             raise ToolError(await _missing(params.path, path, ctx), "invalid_parameters")
+        text, remark = version.text, version.remark
         notebook = notebook_at(path, text, params.path)
-        ctx.memory.ledger.saw(path, text, await disk_digest(ctx, path))
-        remark = ctx.files.remark(path)
+        ctx.memory.ledger.saw(path, version)
         if notebook is not None:
             return shown_notebook(notebook, params.path, ctx, offset=params.offset, limit=params.limit, remark=remark)
         if text and (why := why_not(path, text)):

@@ -12,10 +12,8 @@ from acp_agent.tools.kit.base import Params, PathTool
 from acp_agent.tools.kit.line_ends import with_ends
 from acp_agent.tools.kit.text import (
     diff_of,
-    disk_digest,
     first_changed_line,
     keep_credentials,
-    moved_on_disk,
     read_file,
 )
 from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
@@ -35,14 +33,14 @@ class Write(PathTool[WriteParams]):
 
     async def preview(self, params: WriteParams, ctx: ToolContext) -> Preview:
         path = ctx.roots.resolve(params.path)
-        old = await read_file(ctx, path, params.path)
+        version = await read_file(ctx, path, params.path)
+        old = None if version is None else version.text
         new = params.content if old is None or "\r\n" in params.content else with_ends(params.content, old)
-        disk = await disk_digest(ctx, path)
-        if old is not None:
+        if version is not None and old is not None:
             seen = ctx.memory.ledger.last_seen(path)
             if seen is None and old:
                 raise ToolError(f"{params.path} exists and you have not read it. Read it first, or use `edit`.")
-            if seen is not None and (seen.text != old or moved_on_disk(seen.disk, disk, old)):
+            if seen is not None and not seen.is_still(version):
                 raise ToolError(f"{params.path} has changed since you read it. Read it again, then write.")
             if old == new:
                 raise ToolError(f"{params.path} already contains exactly this text.")
@@ -51,7 +49,7 @@ class Write(PathTool[WriteParams]):
                 keep_cell_credentials(ctx, params.path, parse(old), new)
         watch(ctx, path, old)
         return Preview(
-            (diff_of(path, old, new),), Planned(path, old, new, disk), locations=first_changed_line(path, old, new)
+            (diff_of(path, old, new),), Planned(path, version, new), locations=first_changed_line(path, old, new)
         )
 
     async def run(self, params: WriteParams, ctx: ToolContext, preview: Preview) -> ToolResult:

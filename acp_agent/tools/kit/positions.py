@@ -66,10 +66,10 @@ class SymbolTool(PathTool[SymbolParams]):
 async def document_at(ctx: ToolContext, shown: str) -> Document:
     """The file as the editor has it. Raises ToolError."""
     path = ctx.roots.resolve(shown)
-    text = await read_file(ctx, path, shown)
-    if text is None:
+    found = await read_file(ctx, path, shown)
+    if found is None:
         raise ToolError(f"{shown} does not exist. Use `find_path` to find it.", "invalid_parameters")
-    return Document(path, text)
+    return Document(path, found.text)
 
 
 async def documents_of(shown: str | None, ctx: ToolContext) -> tuple[list[Document], int]:
@@ -137,7 +137,8 @@ async def place_of(uri: str, where: Range, ctx: ToolContext, texts: dict[Path, l
         texts[path] = []
         if _readable(path, ctx.roots):
             try:
-                texts[path] = (await read_file(ctx, real_path(path), str(path)) or "").split("\n")
+                found = await read_file(ctx, real_path(path), str(path))
+                texts[path] = ("" if found is None else found.text).split("\n")
             except (ToolError, OSError):
                 pass
     lines = texts[path]

@@ -21,7 +21,7 @@ async def load_documents(paths: Iterable[Path], files: Files, max_bytes: int) ->
         try:
             found = await files.stat(path)
             if found is not None and found.kind == "file" and found.size <= max_bytes:
-                documents.append(Document(path, await files.read_text(path)))
+                documents.append(Document(path, (await files.read(path)).text))
         except (OSError, UnicodeDecodeError, ExecutorError) as error:
             log.info("%s is not shown to a language server: %s", path, error)
     return documents

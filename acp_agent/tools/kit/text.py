@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from pathlib import Path
 
 from acp_agent.errors import ToolError
-from acp_agent.executors.base import Files
+from acp_agent.executors.base import Files, FileVersion
 from acp_agent.schema.acp import Diff
 from acp_agent.tools.kit.tool_context import Location, ToolContext
 
@@ -38,41 +37,24 @@ async def need_file(files: Files, path: Path, shown: str, limit: int) -> bool:
     return True
 
 
-async def read_file(ctx: ToolContext, path: Path, shown: str) -> str | None:
-    """The text as the editor has it, `None` if there is no such file. Raises ToolError if it is not text."""
+async def read_file(ctx: ToolContext, path: Path, shown: str) -> FileVersion | None:
+    """`None` if there is no such file. Raises ToolError if it is not text."""
     await need_file(ctx.files, path, shown, ctx.config.files.max_read_bytes)
     try:
-        text = await ctx.files.read_text(path)
+        found = await ctx.files.read(path)
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
         raise await _binary(ctx, path, shown, error.reason) from error
-    if "\0" in text[:8192]:
+    if "\0" in found.text[:8192]:
         raise await _binary(ctx, path, shown, "")
-    return text
+    return found
 
 
 async def _binary(ctx: ToolContext, path: Path, shown: str, kind: str) -> ToolError:
     found = await ctx.files.stat(path)
     size = f", {found.size} bytes" if found is not None else ""
     return ToolError(f"{shown} is a binary file{f' ({kind})' if kind else ''}{size}. Use `bash` to look into it.")
-
-
-async def disk_digest(ctx: ToolContext, path: Path) -> bytes | None:
-    """A digest of the file on disk, regardless of the editor; `None` if it is not a file."""
-    found = await ctx.files.stat(path)
-    if found is None or found.kind != "file":
-        return None
-    return digest(await ctx.files.read_bytes(path, ctx.config.files.max_read_bytes))
-
-
-def digest(data: bytes) -> bytes:
-    return hashlib.sha256(data).digest()
-
-
-def moved_on_disk(before: bytes | None, now: bytes | None, shown: str | None) -> bool:
-    """Whether someone else wrote the file: it is neither what it was, nor what the editor shows (a saved buffer)."""
-    return now != before and (shown is None or now != digest(shown.encode("utf-8", "replace")))
 
 
 def keep_credentials(ctx: ToolContext, shown: str, old: str, new: str) -> None:
@@ -86,9 +68,9 @@ def keep_credentials(ctx: ToolContext, shown: str, old: str, new: str) -> None:
         )
 
 
-def need_expressible(ctx: ToolContext, path: Path, shown: str, new: str) -> None:
+def need_expressible(old: FileVersion, shown: str, new: str) -> None:
     """Raises ToolError if the file's encoding has no characters for the text."""
-    if lacking := ctx.files.lacks(path, new):
+    if lacking := old.lacks(new):
         raise ToolError(
             f"{shown} is in {lacking}, so nothing was written.",
             suggestion="Use other characters, or convert the file to UTF-8 first (`iconv`), if the user agrees.",

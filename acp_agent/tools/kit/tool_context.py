@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct, field
 
 from acp_agent.config.model import ToolsConfig
-from acp_agent.executors.base import Command, Files, OutputChunk, Process
+from acp_agent.executors.base import Command, Files, FileVersion, OutputChunk, Process
 from acp_agent.llm.base import Part
 from acp_agent.lsp.base import LanguageServices
 from acp_agent.output.envelope import ShellOutput
@@ -106,26 +106,17 @@ class ToolResult(Struct, frozen=True):
     """Whether the same call of an idempotent tool may be answered with it again."""
 
 
-class Seen(Struct, frozen=True):
-    """A file as the model knows it."""
-
-    text: str
-    """As the editor had it."""
-    disk: bytes | None
-    """A digest of the file itself; `None` if there was none."""
-
-
 class Ledger:
     """Remembers which text of each file the model has seen, for edits that must not overwrite unseen changes."""
 
     def __init__(self) -> None:
-        self._seen: dict[Path, Seen] = {}
+        self._seen: dict[Path, FileVersion] = {}
 
-    def saw(self, path: Path, text: str, disk: bytes | None) -> None:
-        """Records that the model knows `path` to contain `text`, and the disk's digest at that time."""
-        self._seen[path] = Seen(text, disk)
+    def saw(self, path: Path, version: FileVersion) -> None:
+        """Records that the model knows this version of the file."""
+        self._seen[path] = version
 
-    def last_seen(self, path: Path) -> Seen | None:
+    def last_seen(self, path: Path) -> FileVersion | None:
         return self._seen.get(path)
 
     def seen_below(self, path: Path) -> list[Path]:
@@ -239,6 +230,11 @@ class CallHandle(Protocol):
     @property
     def waited(self) -> float:
         """Seconds that it has waited for the user while it ran; a time limit does not count them."""
+        ...
+
+    @property
+    def asked(self) -> bool:
+        """Whether the user was asked, or hooks were, so that time has passed since the preview."""
         ...
 
     async def set_mode(self, mode: str) -> None:

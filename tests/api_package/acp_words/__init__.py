@@ -30,5 +30,5 @@ class LongestWord(PathTool[LongestWordParams]):
     reads_only = True
 
     async def run(self, params: LongestWordParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        text = await ctx.files.read_text(ctx.roots.resolve(params.path))
+        text = (await ctx.files.read(ctx.roots.resolve(params.path))).text
         return ToolResult(max(text.split(), key=len))

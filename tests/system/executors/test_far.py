@@ -140,7 +140,7 @@ async def test_a_command_goes_on_while_the_link_is_lost(server: ssh_server.SshSe
             assert await until_exists(tmp_path / "ended") == f"{tmp_path}\n"
             assert remote.link.lost_at is not None
         (tmp_path / "file").write_text("text")
-        assert await remote.files.read_text(tmp_path / "file") == "text"
+        assert (await remote.files.read(tmp_path / "file")).text == "text"
         assert await process.wait() == ExitStatus(0) and process.stdout == "done\n"
         await process.close()
 
@@ -163,7 +163,7 @@ async def test_what_runs_ends_when_the_agent_is_silent(server: ssh_server.SshSer
             await until_dead(pid)
             assert await process.wait() == ExitStatus() and "was lost" in process.remark
             with pytest.raises(ExecutorError, match="host far: the connection was lost"):
-                await remote.files.read_text(tmp_path / "pid")
+                await remote.files.read(tmp_path / "pid")
         assert not sleeping(OURS)
         await process.close()
 
@@ -306,7 +306,7 @@ async def test_who_is_out_of_reach_is_one_sentence_and_nothing_runs_here(server:
             with pytest.raises(ExecutorError, match=words):
                 await remote.commands.run(Command("touch made", tmp_path))
             with pytest.raises(ExecutorError, match=words):
-                await remote.files.write_text(tmp_path / "made", "x")
+                await remote.files.write(tmp_path / "made", "x")
             assert not (tmp_path / "made").exists()
     for name in ("", "-oProxyCommand=x", "a b", "a\nb"):
         with pytest.raises(ExecutorError, match="is no host"):
@@ -372,7 +372,7 @@ async def test_a_host_that_lies_is_told_in_a_sentence(lie: bytes, tmp_path: Path
     program.write_text(LIAR % repr(lie))
     async with over(Stub("exec " + shlex.join([sys.executable, str(program)]))) as remote:
         with pytest.raises(ExecutorError):
-            await remote.files.read_text(tmp_path / "x")
+            await remote.files.read(tmp_path / "x")
 
 
 async def test_a_host_that_never_stops_talking_is_not_listened_to(tmp_path: Path) -> None:

@@ -67,8 +67,8 @@ async def test_any_posix_shell_will_do(shell: tuple[str, ...], tmp_path: Path) -
         os.umask(umask)
         assert (ended.status, ended.stdout, ended.stderr) == (ExitStatus(3), f"out\n{umask:04o}\n", "err\n")
         text = "".join(f"{number} ünï \\n %s $A `x`\r\n" for number in range(20_000))
-        await remote.files.write_text(tmp_path / "new" / "f", text)
-        assert await remote.files.read_text(tmp_path / "new" / "f") == text
+        await remote.files.write(tmp_path / "new" / "f", text)
+        assert (await remote.files.read(tmp_path / "new" / "f")).text == text
         await remote.files.move(tmp_path / "new", tmp_path / "moved", overwrite=False, max_entries=10)
         await remote.files.copy(tmp_path / "moved", tmp_path / "copied", overwrite=False, max_entries=10)
         assert (await remote.files.list(tmp_path / "copied")).entries == (("f", "file"),)
@@ -85,7 +85,7 @@ async def test_any_name_is_only_a_name(shell: tuple[str, ...], tmp_path: Path) -
     async with over(Local(*shell)) as remote:
         for number, name in enumerate(NAMES):
             folder = tmp_path / str(number) / name
-            await remote.files.write_text(folder / name, name.encode(errors="replace").decode())
+            await remote.files.write(folder / name, name.encode(errors="replace").decode())
             assert (await remote.files.list(folder)).entries == ((name, "file"),)
             assert await remote.files.stat(folder / name) is not None
             await remote.files.move(folder, folder.with_name("x"), overwrite=False, max_entries=9)
@@ -164,7 +164,7 @@ async def test_what_changes_something_is_done_once_however_often_the_link_is_los
             for number in range(40):
                 name, text = tmp_path / f"f{number}", f"{number}" * (1 + number * 1000)
                 try:
-                    await remote.files.write_text(name, text)
+                    await remote.files.write(name, text)
                     await remote.files.move(name, tmp_path / f"g{number}", overwrite=False, max_entries=9)
                 except ExecutorError as error:
                     assert "whether it was done is not known" in str(error)
@@ -194,12 +194,12 @@ async def test_what_cannot_be_replaced_is_written_in_place_or_not_at_all(tmp_pat
         (tmp_path / name).chmod(mode)
     os.link(tmp_path / "linked", tmp_path / "other")
     async with over(Local("sh", before=before, environ={"PATH": os.environ["PATH"], "HOME": "/"})) as remote:
-        assert await remote.files.write_text(tmp_path / "plain", "new") == "new"
+        assert (await remote.files.write(tmp_path / "plain", "new")).text == "new"
         assert (tmp_path / "plain").read_text() == "new"
 
         async def words_of(name: str, words: str) -> None:
             with pytest.raises(ExecutorError, match=words):
-                await remote.files.write_text(tmp_path / name, "new")
+                await remote.files.write(tmp_path / name, "new")
 
         await words_of("linked", "has other names")
         await words_of("read-only", "read-only")
@@ -235,9 +235,9 @@ async def test_a_swapped_folder_leads_nowhere(tmp_path: Path) -> None:
             seen: set[str] = set()
             for number in range(150):
                 with suppress(ExecutorError, FileNotFoundError):
-                    seen.add(await remote.files.read_text(inside / "d" / "f"))
+                    seen.add((await remote.files.read(inside / "d" / "f")).text)
                 with suppress(ExecutorError, FileNotFoundError):
-                    await remote.files.write_text(inside / "d" / "f", f"new {number}")
+                    await remote.files.write(inside / "d" / "f", f"new {number}")
                 with suppress(ExecutorError, FileNotFoundError):
                     await remote.files.remove(inside / "d" / "f", max_entries=9)
         finally:
@@ -259,7 +259,7 @@ LIES = (
 async def test_a_shell_that_lies_is_told_in_a_sentence(lie: str, tmp_path: Path) -> None:
     async with over(Local("sh", "-c", lie, "sh")) as remote:
         with pytest.raises((ExecutorError, FileNotFoundError)):
-            await remote.files.read_text(tmp_path / "x")
+            await remote.files.read(tmp_path / "x")
         with pytest.raises(ExecutorError):
             await remote.commands.run(Command("touch made", tmp_path))
     assert not os.listdir(tmp_path)
@@ -270,11 +270,11 @@ async def test_a_shell_that_is_not_told_the_key_runs_nothing(tmp_path: Path) -> 
     async with over(Local("dash")) as remote:
         await remote.link.reached()
         evil = "".join(f"{word} touch {tmp_path}/made\n" for word in ("", "K", "q 1", side(remote)._shell._key[:-1]))
-        await remote.files.write_text(tmp_path / "f", evil * 1000)
+        await remote.files.write(tmp_path / "f", evil * 1000)
         started = side(remote)._shell._started
         assert started is not None
         started.write(evil.encode())
-        assert await remote.files.read_text(tmp_path / "f") == evil * 1000
+        assert (await remote.files.read(tmp_path / "f")).text == evil * 1000
     assert os.listdir(tmp_path) == ["f"]
 
 
@@ -323,9 +323,9 @@ async def test_what_does_not_fit_over_there_is_not_written(tmp_path: Path, monke
         async with over(Local("dash")) as remote:
             (work / "f").write_text("old")
             with pytest.raises(ExecutorError, match="No space left"):
-                await remote.files.write_text(work / "f", f"touch {work}/made\n" * 100_000)
+                await remote.files.write(work / "f", f"touch {work}/made\n" * 100_000)
             assert (work / "f").read_text() == "old"
-            await remote.files.write_text(work / "f", "new")
+            await remote.files.write(work / "f", "new")
             assert (work / "f").read_text() == "new"
         assert os.listdir(work) == ["f"]
     finally:
