@@ -53,7 +53,8 @@ from acp_agent.loop.session import Session
 from acp_agent.loop.shell.command_network import CommandNetwork
 from acp_agent.loop.shell.confinement import Confinement
 from acp_agent.loop.shell.private_folder import PrivateFolder
-from acp_agent.loop.shell.session_shell import Backend, Late, Located, Shell
+from acp_agent.loop.shell.session_shell import Shell
+from acp_agent.loop.shell.workspaces import Backend, Late, Workspace, Workspaces
 from acp_agent.loop.toolbox.absent import Absent
 from acp_agent.loop.toolbox.extensions import Extensions
 from acp_agent.loop.toolbox.mcp_tools import SessionServers
@@ -301,25 +302,26 @@ def build_shell(
         panes=build_panes(session, folder, outside(session.config, environ), spawn),
     )
 
-    def located(confinement: Confinement) -> Located:
+    def workspace(name: str, confinement: Confinement) -> Workspace:
         offer = editor_offer(session, elsewhere=confinement.place is not None, far=host is not None)
         make = partial(build_backend, session, inherited, folder, confinement, offer)
-        return confinement, Late(make if host is None else partial(build_remote, session, host, environ)), offer
+        return Workspace(
+            name, confinement, offer, Late(make if host is None else partial(build_remote, session, host, environ))
+        )
 
-    def locate(name: str) -> Located:
+    def open_other(name: str) -> Workspace:
         other = find_place(name, settings.places)
         outer = outside(session.config, environ)
         made = None if other is None else build_place(other, session.id, roots, outer, confinement)
-        return located(confinement.at(made))
+        return workspace(name, confinement.at(made))
 
-    _, backend, offer = located(confinement)
+    own, others = workspace(settings.agent.place, confinement), other_places(session.config)
     if host is not None:
-        _ = backend.made  # It ends the connection, which is there already.
-    here, others = settings.agent.place, other_places(session.config)
+        _ = own.commands  # They end the connection, which is there already.
     apart = [name for name, other in others.items() if host is not None or is_host(other)]
     if session.part_of is not None:
         others, apart = {name: other for name, other in others.items() if name not in apart}, []
-    shell = Shell(roots, turn, folder, offer, backend, confinement, hooks, runs, here, list(others), apart, locate)
+    shell = Shell(Workspaces(own, list(others), apart, open_other), own, roots, turn, folder, hooks, runs)
     return shell, inherited
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -87,9 +86,8 @@ class Reports:
 
     def below(self, parent: Parent) -> Reports:
         """The reports of the calls of a sub-agent."""
-        other = copy.copy(self)
-        other._parent = parent
-        return other
+        about, cwd, most = (self._outbox, self._redact, self._display), self._cwd, self._max_output_chars
+        return Reports(*about, cwd=cwd, max_output_chars=most, parent=parent)
 
     @property
     def agent(self) -> Mapping[str, str]:

@@ -400,7 +400,7 @@ class Calls:
     def _apart(self, entry: ToolEntry, params: Any) -> str | None:
         """The place that the call names, if files are others there."""
         place, shown = _named(entry, params)
-        if place not in self.shell.apart or shown:
+        if place not in self.shell.workspaces.apart or shown:
             return None
         _not_left(place, params)
         return str(place)

@@ -38,7 +38,7 @@ from acp_agent.schema import acp
 if TYPE_CHECKING:
     from acp_agent.executors.local import LocalCommands
     from acp_agent.loop.hooks.deciding_hooks import Decided, DecidingHooks
-    from acp_agent.loop.shell.session_shell import Late
+    from acp_agent.loop.shell.workspaces import Late
     from acp_agent.loop.toolbox.trusted_programs import TrustedPrograms
 
 TOLD = ("tool_before", "tool_after", "file_changed", "cwd_changed")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING
 
 from acp_agent.loop.toolbox.extensions import Extensions
@@ -36,6 +35,5 @@ class Toolbox:
 
     def only(self, tools: frozenset[str]) -> Toolbox:
         """The toolbox of a sub-agent: these tools, as far as they are available."""
-        other = copy.copy(self)
-        other.offer = self.offer.only(tools)
-        return other
+        offer = self.offer.only(tools)
+        return Toolbox(self.registry, offer, self.extensions, self.servers, self.relevance, self.plugins)
