@@ -17,7 +17,7 @@ from acp_agent.config.place_settings import LOCAL as THIS_MACHINE
 from acp_agent.config.place_settings import Place, find_place, is_host, tmux_session
 from acp_agent.config.xdg import config_dir, state_dir
 from acp_agent.errors import ConfigError
-from acp_agent.executors.route import Offer as EditorOffer
+from acp_agent.executors.base import Offer as EditorOffer
 from acp_agent.executors.scrub import scrubbing
 from acp_agent.lazy import load
 from acp_agent.limits.shares import COMMANDS, CONNECTIONS, PROGRAMS, Share, Shares

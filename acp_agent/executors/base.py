@@ -374,6 +374,14 @@ class Tally(Struct, frozen=True):
         return (f"{words}, {self.bytes} bytes" if self.files else words) or "nothing"
 
 
+class Offer(Struct, frozen=True):
+    """The operations that the editor offers and the configuration lets us use, each by itself (FS-1, TERM-1)."""
+
+    terminal: bool = False
+    read_text: bool = False
+    write_text: bool = False
+
+
 class Commands(Protocol):
     """Where command lines run."""
 

@@ -162,26 +162,19 @@ class DiskFiles:
     async def remove(self, path: Path, *, max_entries: int, judged: contract.Judged | None = None) -> contract.Tally:
         return await self._disk.do(path, tree.remove, path, max_entries, check=CHECK, judged=judged)
 
-    async def move(
-        self,
-        source: Path,
-        destination: Path,
-        *,
-        overwrite: bool,
-        max_entries: int,
-        judged: contract.Judged | None = None,
-    ) -> contract.Tally:
-        bounds = {"check": CHECK, "hides": self._hides, "judged": judged}
-        return await self._disk.do(source, tree.move, source, destination, overwrite, max_entries, **bounds)
+    async def move(self, source: Path, destination: Path, **bounds: Any) -> contract.Tally:
+        return await self._carry(tree.move, source, destination, **bounds)
 
-    async def copy(
+    async def copy(self, source: Path, destination: Path, **bounds: Any) -> contract.Tally:
+        return await self._carry(tree.copy, source, destination, **bounds)
+
+    async def _carry(
         self,
-        source: Path,
-        destination: Path,
-        *,
+        work: Callable[..., contract.Tally],
+        *paths: Path,
         overwrite: bool,
         max_entries: int,
         judged: contract.Judged | None = None,
     ) -> contract.Tally:
         bounds = {"check": CHECK, "hides": self._hides, "judged": judged}
-        return await self._disk.do(source, tree.copy, source, destination, overwrite, max_entries, **bounds)
+        return await self._disk.do(paths[0], work, *paths, overwrite, max_entries, **bounds)

@@ -83,7 +83,8 @@ async def test_undo_writes_nothing_that_was_not_in_the_file(tmp_path, attack: Ca
             commit(project, "a", TRUE)
             attack(project)
 
-        async with went(home, rounds(bash("rm a")), mode="auto", before=prepare) as r:
+        patient = "[undo]\nlook_seconds = 60\ncopy_seconds = 60\n"  # Also on a busy machine.
+        async with went(home, rounds(bash("rm a")), mode="auto", before=prepare, config=patient) as r:
             assert not (r.project / "a").exists()
             await r.editor.prompt("/undo yes")
             restored = (r.project / "a").read_text()

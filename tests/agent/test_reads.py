@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from acp_agent.testing.fake_editor import FakeEditor, allow_once
+from acp_agent.client.permissions import allow_once
+from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Call
 from tests.agent.kit import rig, rounds
 

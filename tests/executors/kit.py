@@ -15,7 +15,7 @@ from acp_agent.child import User
 from acp_agent.client.tasks import Background
 from acp_agent.config.place_settings import PlaceConfig
 from acp_agent.errors import MethodNotFound
-from acp_agent.executors.base import Command, Commands, ExitStatus, Files, OutputChunk, Process
+from acp_agent.executors.base import Command, Commands, ExitStatus, Files, Offer, OutputChunk, Process
 from acp_agent.executors.disk_files import DiskFiles, LocalDisk
 from acp_agent.executors.editor.dyn_executor import DynExecutor
 from acp_agent.executors.editor.editor_files import EditorFiles
@@ -28,7 +28,6 @@ from acp_agent.executors.places.container import Container, Walls
 from acp_agent.executors.places.container_commands import ContainerCommands
 from acp_agent.executors.places.engine import is_left, owner
 from acp_agent.executors.places.ssh import Ssh
-from acp_agent.executors.route import Offer
 from acp_agent.executors.sandbox.base import SandboxPolicy
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.codec import encode

@@ -7,9 +7,8 @@ import anyio
 import pytest
 
 from acp_agent.errors import ConnectionClosed, ExecutorError
-from acp_agent.executors.base import Command, ExitStatus
+from acp_agent.executors.base import Command, ExitStatus, Offer
 from acp_agent.executors.editor.editor_terminals import NotStarted
-from acp_agent.executors.route import Backend, Offer, Operation, route
 from acp_agent.testing.fake_editor import AnswersError, NeverAnswers
 from tests.e2e.kit import alive, until_gone
 from tests.executors.kit import collect, run, stage, until_exists
@@ -17,25 +16,9 @@ from tests.executors.kit import collect, run, stage, until_exists
 NOT_FOUND = AnswersError(-32601, "Method not found")
 
 
-NOTHING, ALL = Offer(), Offer(terminal=True, read_text=True, write_text=True)
-
-ROUTES: list[tuple[Operation, Offer, Backend]] = [
-    ("run", ALL, "editor"), ("run", NOTHING, "local"), ("run", Offer(read_text=True, write_text=True), "local"),
-    ("run", Offer(terminal=True), "editor"), ("read_text", ALL, "editor"), ("read_text", NOTHING, "local"),
-    ("read_text", Offer(write_text=True, terminal=True), "local"), ("read_text", Offer(read_text=True), "editor"),
-    ("write_text", ALL, "editor"), ("write_text", NOTHING, "local"),
-    ("write_text", Offer(read_text=True, terminal=True), "local"), ("write_text", Offer(write_text=True), "editor"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("operation", "offer", "backend"), ROUTES)
-def test_each_capability_counts_by_itself(operation: Operation, offer: Offer, backend: Backend) -> None:
-    assert route(operation, offer) == backend
-
-
 async def test_what_is_not_offered_is_never_asked(tmp_path: Path) -> None:
     offer: dict[str, Any] = {"terminal": False, "fs_read": False, "fs_write": False}
-    async with stage("editor", tmp_path, offer=NOTHING, **offer) as on:
+    async with stage("editor", tmp_path, offer=Offer(), **offer) as on:
         assert (await run(on.commands, "echo x", on.folder)).stdout == "x\n"
         await on.files.write(on.folder / "f", "x")
         assert (await on.files.read(on.folder / "f")).text == "x" and on.editor is not None

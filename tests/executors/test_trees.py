@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.executors.base import Command, ExitStatus
-from acp_agent.executors.route import Offer
+from acp_agent.executors.base import Command, ExitStatus, Offer
 from tests.executors.kit import alive, run, stage, until_dead, until_exists
 
 pytestmark = pytest.mark.parametrize("backend", ["local", "editor"])

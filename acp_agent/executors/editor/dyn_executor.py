@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from acp_agent.executors.base import Command, Commands, Process
+from acp_agent.executors.base import Command, Commands, Offer, Process
 from acp_agent.executors.editor.editor_terminals import EditorTerminals, NotStarted
-from acp_agent.executors.route import Offer, route
 
 
 class DynExecutor:
@@ -18,7 +17,7 @@ class DynExecutor:
         self._offer = offer
 
     async def run(self, command: Command) -> Process:
-        if route("run", self._offer) == "editor" and command.terminal is None:
+        if self._offer.terminal and command.terminal is None:
             try:
                 return await self._terminals.run(command)
             except NotStarted:

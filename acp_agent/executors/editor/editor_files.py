@@ -15,12 +15,11 @@ from msgspec.structs import replace
 
 from acp_agent.errors import AgentError, ExecutorError, MethodNotFound, PeerError
 from acp_agent.executors import files
-from acp_agent.executors.base import NO_FILE, ChangedMeanwhile, FileVersion, digest_of
+from acp_agent.executors.base import NO_FILE, ChangedMeanwhile, FileVersion, Offer, digest_of
 from acp_agent.executors.beneath import folder, regular
 from acp_agent.executors.disk_files import DiskFiles
 from acp_agent.executors.encodings import BYTE_ORDER, UTF8, Encoding, line_feeds, lossy
 from acp_agent.executors.forwarding_files import ForwardingFiles
-from acp_agent.executors.route import Offer, route
 from acp_agent.executors.tree_walk import unmake
 from acp_agent.executors.unmoved import Way, way_to
 from acp_agent.protocol.client import Client
@@ -57,11 +56,7 @@ class EditorFiles(ForwardingFiles[DiskFiles]):
         """Files whose text the client did not return when it was last asked."""
 
     async def read(self, path: Path) -> FileVersion:
-        return await self._files.read(path) if self._reads_disk else (await self._look(path))[0]
-
-    @property
-    def _reads_disk(self) -> bool:
-        return route("read_text", self._offer) == "local"
+        return (await self._look(path))[0] if self._offer.read_text else await self._files.read(path)
 
     async def _look(self, path: Path) -> tuple[FileVersion, FileVersion | None]:
         """What the editor shows, and what is on the disk, if that is text. Raises as `read`."""
@@ -132,12 +127,12 @@ class EditorFiles(ForwardingFiles[DiskFiles]):
     async def write(
         self, path: Path, text: str, expected: FileVersion | None = None, *, again: bool = True
     ) -> FileVersion:
-        if expected is not None and again and not self._reads_disk:
+        if expected is not None and again and self._offer.read_text:
             old = await self._need_shown_as(path, expected)
         else:
             old = await self._files.find_version(path)
             await self._files.need_expected(path, expected, old)
-        if route("write_text", self._offer) == "local":
+        if not self._offer.write_text:
             return await self._files.write_as(path, text, _encoding(old))
         await self._files.need_plain(path)
         if old is not None and old.encoding.codec != UTF8.codec and await self._shown_wrong(path, old):

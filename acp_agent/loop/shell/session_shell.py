@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acp_agent.executors.base import Command, Commands, Files
-from acp_agent.executors.route import Offer, route
+from acp_agent.executors.base import Command, Commands, Files, Offer
 from acp_agent.executors.shell_state import forget_state, last_cwd
 from acp_agent.loop.running_turn import RunningTurn
 from acp_agent.loop.shell.confinement import Confinement
@@ -106,11 +105,11 @@ class Shell:
     @property
     def draws_here(self) -> bool:
         """Whether the editor does not show a command's output itself."""
-        return route("run", self.offer) == "local"
+        return not self.offer.terminal
 
     def confines(self, command: Command) -> bool:
         """Whether the sandbox confines it, as far as is known."""
-        return command.confined and self.confinement.confines(in_terminal=route("run", self.offer) != "local")
+        return command.confined and self.confinement.confines(in_terminal=self.offer.terminal)
 
     def limits(self) -> str:
         """Describes the limits of the sandbox for the model; empty without one."""

@@ -8,8 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
-from acp_agent.executors.base import Commands, Files
-from acp_agent.executors.route import Offer
+from acp_agent.executors.base import Commands, Files, Offer
 from acp_agent.loop.shell.confinement import Confinement
 
 

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from acp_agent.errors import AgentError, ConnectionClosed, ExecutorError, StoreError
 from acp_agent.executors.encodings import decoded, encoded
-from acp_agent.executors.route import route
 from acp_agent.executors.users import in_thread_as
 from acp_agent.loop.memory.rewinding import Prompt, RewindError, check_unrewind, prompts_of
 from acp_agent.loop.session import Session
@@ -323,7 +322,7 @@ class Undoing:
         """What is at these paths, with the editor's text where that differs; without those that cannot be read."""
         paths = list(dict.fromkeys(paths))
         found = await self._thread(lambda: self._pictures(paths))
-        if route("read_text", self._shell.offer) != "editor":
+        if not self._shell.offer.read_text:
             return found
         limit = anyio.CapacityLimiter(AT_ONCE)
 
@@ -444,7 +443,7 @@ class Undoing:
 
     def _for_editor(self, step: Step) -> tuple[str, str] | None:
         """The texts that the editor shows and is to show, if it is to restore the file."""
-        if route("write_text", self._shell.offer) != "editor" or {step.now.kind, step.then.kind} != {"file"}:
+        if not self._shell.offer.write_text or {step.now.kind, step.then.kind} != {"file"}:
             return None
         contents = self._recorder.contents
         try:

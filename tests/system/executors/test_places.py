@@ -249,7 +249,6 @@ from acp_agent.config.place_settings import PlaceConfig
 from acp_agent.executors.base import Command
 from acp_agent.executors.places.container import Container
 from acp_agent.executors.places.container_commands import ContainerCommands
-from acp_agent.executors.route import Offer
 from tests import containers
 
 async def main():
