@@ -48,6 +48,7 @@ def _wrong(body: dict[str, Any]) -> Iterator[str]:
     if not isinstance(messages, list) or not messages:
         yield "messages: at least one message is required"
         return
+    messages = [{**each, "content": _as_blocks(each["content"])} for each in messages]
     yield from _wrong_thinking(body, messages)
     marked = sum("cache_control" in block for block in blocks_of(body))
     if marked > MOST_BREAKPOINTS:
@@ -125,6 +126,11 @@ def _wrong_thinking(body: dict[str, Any], messages: list[Any]) -> Iterator[str]:
         yield "When `thinking` is disabled, an `assistant` message in the final position cannot contain `thinking`."
 
 
+def _as_blocks(content: Any) -> Any:
+    """A text is short for one block of text."""
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
 def _last_words(messages: list[Any]) -> int:
     """The number of the last message of the user that is more than results."""
     said = [
@@ -140,8 +146,8 @@ def _last_words(messages: list[Any]) -> int:
 
 def blocks_of(body: dict[str, Any]) -> list[dict[str, Any]]:
     """All blocks that a breakpoint may stand on, in the order in which the cache sees them."""
-    said = [block for message in body["messages"] for block in message["content"]]
-    return [*body.get("tools", ()), *body.get("system", ()), *said]
+    said = [block for message in body["messages"] for block in _as_blocks(message["content"])]
+    return [*body.get("tools", ()), *_as_blocks(body.get("system", ())), *said]
 
 
 class PromptCache:

@@ -210,7 +210,7 @@ class FakeModel:
                 number = len(self.requests)
                 self._arrived.notify_all()
             said = request.body.get("input", ()) if path.endswith("/responses") and self.strict else ()
-            untyped = any(map(_is_untyped, said))
+            untyped = not isinstance(said, str) and any(map(_is_untyped, said))  # A text is one message of the user.
             wrong = refusal(request.body, request.headers) if path.endswith("/messages") and self.strict else None
             if path == "/api/chat" and self.cuts:
                 wrong = fake_ollama.too_long(request.body)

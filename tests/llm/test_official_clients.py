@@ -1,0 +1,106 @@
+"""Our double of the model servers, read by the official clients of OpenAI and Anthropic: independent implementations,
+so that a provider of ours and the double cannot be wrong in the same way."""
+
+import json
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, Usage
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+    from openai import AsyncOpenAI
+
+SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+ASKED = "Read a file."
+SAID = Answer(text=("I look", " at it."), tool_calls=(Call("read", {"path": "a b.txt"}),), usage=Usage(11, 7))
+
+
+def of_openai(model: FakeModel) -> "AsyncOpenAI":
+    """Imported here, as the other: three seconds for each process that collects the tests."""
+    made: AsyncOpenAI = import_module("openai").AsyncOpenAI(base_url=model.base_url, api_key="key", max_retries=0)
+    return made
+
+
+def of_anthropic(model: FakeModel) -> "AsyncAnthropic":
+    url = model.base_url.removesuffix("/v1")
+    made: AsyncAnthropic = import_module("anthropic").AsyncAnthropic(base_url=url, api_key="key", max_retries=0)
+    return made
+
+
+Seen = tuple[str, list[tuple[str, Any]], tuple[int, int]]
+"""The text, the calls with their arguments, and the tokens of input and output."""
+
+
+async def chat(model: FakeModel) -> Seen:
+    tool: Any = {"type": "function", "function": {"name": "read", "description": "Reads.", "parameters": SCHEMA}}
+    async with (
+        of_openai(model) as client,
+        client.chat.completions.stream(
+            model="fake-model",
+            messages=[{"role": "user", "content": ASKED}],
+            tools=[tool],
+            stream_options={"include_usage": True},
+        ) as stream,
+    ):
+        whole = await stream.get_final_completion()
+    (choice,), usage = whole.choices, whole.usage
+    assert choice.finish_reason == "tool_calls" and usage is not None
+    calls = [(call.function.name, json.loads(call.function.arguments)) for call in choice.message.tool_calls or ()]
+    return choice.message.content or "", calls, (usage.prompt_tokens, usage.completion_tokens)
+
+
+async def responses(model: FakeModel) -> Seen:
+    tool: Any = {"type": "function", "name": "read", "description": "Reads.", "parameters": SCHEMA, "strict": False}
+    async with (
+        of_openai(model) as client,
+        client.responses.stream(model="fake-model", input=ASKED, tools=[tool], store=False) as stream,
+    ):
+        whole = await stream.get_final_response()
+    assert whole.status == "completed" and whole.usage is not None
+    calls = [(item.name, json.loads(item.arguments)) for item in whole.output if item.type == "function_call"]
+    return whole.output_text, calls, (whole.usage.input_tokens, whole.usage.output_tokens)
+
+
+async def messages(model: FakeModel) -> Seen:
+    tool: Any = {"name": "read", "description": "Reads.", "input_schema": SCHEMA}
+    said: Any = [{"role": "user", "content": ASKED}]
+    async with (
+        of_anthropic(model) as client,
+        client.messages.stream(model="fake-model", max_tokens=100, messages=said, tools=[tool]) as stream,
+    ):
+        whole = await stream.get_final_message()
+    assert whole.stop_reason == "tool_use"
+    text = "".join(block.text for block in whole.content if block.type == "text")
+    calls = [(block.name, block.input) for block in whole.content if block.type == "tool_use"]
+    return text, calls, (whole.usage.input_tokens, whole.usage.output_tokens)
+
+
+Ask = Callable[[FakeModel], Awaitable[Seen]]
+each_api = pytest.mark.parametrize("ask", [chat, responses, messages])
+
+
+@each_api
+async def test_an_answer_with_a_call_is_read_as_it_was_said(ask: Ask) -> None:
+    async with FakeModel([SAID]) as model:
+        assert await ask(model) == ("I look at it.", [("read", {"path": "a b.txt"})], (11, 7))
+
+
+@each_api
+@pytest.mark.parametrize(("status", "kind"), [
+    (401, "AuthenticationError"), (429, "RateLimitError"), (500, "InternalServerError"), (400, "BadRequestError"),
+])  # fmt: skip
+async def test_an_error_is_the_one_that_its_status_says(ask: Ask, status: int, kind: str) -> None:
+    body = {"error": {"type": "some_error", "message": "in these words"}}
+    error = getattr(import_module("anthropic" if ask is messages else "openai"), kind)
+    async with FakeModel([Failure(status, body)]) as model:
+        with pytest.raises(error, match="in these words"):
+            await ask(model)
+
+
+async def test_the_models_are_listed() -> None:
+    async with FakeModel(models=("one", "two")) as model, of_openai(model) as client:
+        assert [each.id async for each in await client.models.list()] == ["one", "two"]
