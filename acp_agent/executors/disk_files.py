@@ -107,14 +107,14 @@ class DiskFiles:
     async def need_expected(
         self, path: Path, expected: contract.FileVersion | None, now: contract.FileVersion | None
     ) -> None:
-        """Raises ChangedMeanwhile if `now`, which is read from the disk, is not what is expected."""
+        """Raises ChangedMeanwhile if the disk, of which `now` is the text if it is one, has not what is expected."""
         if expected is None:
             return
-        if now is None:
-            same = expected is contract.NO_FILE and await self.stat(path) is None
-        else:
-            same = expected is not contract.NO_FILE and expected.is_on_disk(now.digest)
-        if not same:
+        try:
+            digest = contract.digest_of(await self.read_bytes(path, -1)) if now is None else now.digest
+        except FileNotFoundError:
+            digest = None
+        if not (digest is None if expected is contract.NO_FILE else expected.is_on_disk(digest)):
             raise contract.ChangedMeanwhile(path)
 
     async def write_as(self, path: Path, text: str, encoding: Encoding) -> contract.FileVersion:

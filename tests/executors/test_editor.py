@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from acp_agent.errors import ConnectionClosed, ExecutorError
-from acp_agent.executors.base import Command, ExitStatus, Offer
+from acp_agent.executors.base import ChangedMeanwhile, Command, ExitStatus, Offer
 from acp_agent.executors.editor.editor_terminals import NotStarted
 from acp_agent.testing.fake_editor import AnswersError, NeverAnswers
 from tests.e2e.kit import alive, until_gone
@@ -234,6 +234,23 @@ async def test_what_is_read_is_what_the_person_sees_with_the_line_ends_it_has(
     async with stage("editor", tmp_path, buffers={} if buffer is None else {file: buffer}, **client) as on:
         file.write_bytes(disk)
         assert (await on.files.read(file)).text == read
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_what_the_editor_has_is_what_is_expected_whatever_the_disk_has(again: bool, tmp_path: Path) -> None:
+    new, open_one, odd = (tmp_path / "work" / name for name in ("new", "open", "odd"))
+    async with stage("editor", tmp_path, buffers={new: "typed", open_one: "typed", odd: "shown"}) as on:
+        open_one.write_text("saved")
+        odd.write_bytes(b"\x00\x01")
+        for path in (new, open_one, odd):
+            version = await on.files.read(path)
+            assert (await on.files.write(path, "ours", version, again=again)).text == "ours"
+        assert on.editor is not None
+        version = await on.files.read(open_one)
+        on.editor.files.buffers[open_one] = "typed on"
+        if again:
+            with pytest.raises(ChangedMeanwhile):
+                await on.files.write(open_one, "ours again", version)
 
 
 @pytest.mark.parametrize("how", ["ignore", "replace"])

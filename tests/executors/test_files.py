@@ -10,7 +10,7 @@ import pytest
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import files
-from acp_agent.executors.base import FileStat, Listing, PartQuery
+from acp_agent.executors.base import NO_FILE, ChangedMeanwhile, FileStat, Listing, PartQuery
 from acp_agent.executors.beneath import ACL
 from tests.executors.kit import Stage, stage
 
@@ -142,6 +142,26 @@ async def test_stat_and_list_tell_kinds_without_following(on: Stage) -> None:
     assert await on.files.stat(on.folder / "missing") is None
     dangling = await on.files.stat(on.folder / "dangling")
     assert dangling is not None and dangling.kind == "symlink"
+
+
+async def test_what_somebody_else_wrote_is_never_written_over(on: Stage) -> None:
+    path, new = on.folder / "f", on.folder / "new"
+    path.write_text("one")
+    version = await on.files.read(path)
+    again = await on.files.write(path, "two", version)
+    assert (await on.files.write(path, "three", again)).text == path.read_text() == "three"
+    for expected in (version, again, NO_FILE):
+        with pytest.raises(ChangedMeanwhile, match="changed by someone else"):
+            await on.files.write(path, "four", expected)
+    path.write_bytes(b"\x00\xff")
+    with pytest.raises(ChangedMeanwhile):
+        await on.files.write(path, "four", again)
+    assert path.read_bytes() == b"\x00\xff"
+    path.unlink()
+    with pytest.raises(ChangedMeanwhile):
+        await on.files.write(path, "four", again)
+    assert not path.exists()
+    assert (await on.files.write(new, "five", NO_FILE)).text == new.read_text() == "five"
 
 
 async def test_the_other_names_of_a_file_keep_what_was_there(on: Stage, tmp_path: Path) -> None:
