@@ -60,8 +60,8 @@ def _imports(node: ast.AST, file: Path, name: str, *, inside: bool, typing_only:
                 submodule = ROOT / Path(*child.module.split(".")) / f"{alias.name}.py"
                 full = f"{child.module}.{alias.name}" if submodule.exists() else child.module
                 yield Import(file, child.lineno, name, full, inside, typing_only)
-        else:
-            deeper = inside or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        elif not isinstance(child, ast.expr):  # most nodes, and none of them holds a statement
+            deeper = inside or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
             guarded = typing_only or (
                 isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING"
             )
