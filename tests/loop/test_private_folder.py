@@ -1,5 +1,6 @@
 """Private folders: who owns one, and what happens to those left by a killed agent."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -67,6 +68,22 @@ def test_what_a_killed_agent_left_is_removed_and_what_is_in_use_stays(place: Pat
         process.kill()
         process.communicate()
         mine.close()
+
+
+def test_a_folder_that_is_being_made_stays(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another agent may look at any moment."""
+    real, found = fcntl.flock, []
+
+    def flock(lock: int, how: int) -> None:
+        if how == fcntl.LOCK_EX:
+            found.append(sweep())
+        real(lock, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    made = PrivateFolder(roots(tmp_path))
+    assert made.path.is_dir() and found == [[]]
+    assert sweep() == []
+    made.close()
 
 
 def test_folders_that_are_no_private_ones_stay(place: Path, tmp_path: Path) -> None:

@@ -48,8 +48,10 @@ class PrivateFolder:
     @cached_property
     def path(self) -> Path:
         path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_parents(self._roots)[0]))
-        self._lock = os.open(path / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+        unnamed = path / f"{LOCK}.new"
+        self._lock = os.open(unnamed, os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
+        unnamed.rename(path / LOCK)  # Another agent that finds one without its lock removes the folder.
         for name in PARTS:
             (path / name).mkdir(mode=0o700)
         return path
