@@ -147,7 +147,7 @@ class LocalDisk:
             try:
                 with os.scandir(path / folder) as entries:
                     inner = [(entry.name, _mode(entry)) for entry in entries]
-            except OSError:  # The executor cannot read it either, and refuses.
+            except OSError:  # `Files` cannot read it either, and refuse.
                 continue
             if len(found) + len(inner) > most + 1:
                 return None

@@ -2,7 +2,7 @@
 
 A table of hints (`interactive`): a program that is not listed passes, and so does anything unclear.
 
-Commands run with pagers off and with an editor for git that leaves the text unchanged (`QUIET` of the local executor,
+Commands run with pagers off and with an editor for git that leaves the text unchanged (`QUIET` of `executors/local`,
 also used in the editor's terminals): what works because of that (`man ls`, `git commit --amend`) is not refused.
 """
 
