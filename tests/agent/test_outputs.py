@@ -232,7 +232,7 @@ async def test_a_long_file_is_read_in_parts_without_holes(tmp_path, config, line
         return asks(Call("read", {"path": "a", "offset": int(found[3])}))
 
     async with rig(tmp_path, reply, config=config, files={"a": f"{line}\n" * count}) as r:
-        await r.editor.prompt("go")
+        await r.editor.prompt("go", seconds=120)
     assert [int(text.split("\t")[0]) for text in shown] == [*range(1, count + 1)]
     assert len(r.model.requests) > 2
     assert len(line) < 5000 or all(text.endswith(" characters of this line omitted]") for text in shown)

@@ -22,6 +22,7 @@ from acp_agent.executors.places.dev_container import DevContainer
 from acp_agent.loop.calls.guard import Guard
 from acp_agent.loop.running_turn import RunningTurn
 from acp_agent.loop.shell.session_shell import Shell
+from acp_agent.loop.shell.workspaces import Workspace, Workspaces
 from acp_agent.safety.access import Ask, ExecuteAccess
 from acp_agent.safety.deciding.deciders import CallFacts
 from acp_agent.safety.folders.paths import Roots
@@ -372,18 +373,16 @@ def test_a_shell_elsewhere_finds_back_to_the_sessions_own(tmp_path: Path) -> Non
     made: list[str] = []
     nothing: Any = None
 
-    def locate(name: str) -> Any:
+    def open_other(name: str) -> Workspace:
         made.append(name)
-        return (name, nothing, nothing)
+        return Workspace(name, nothing, nothing, nothing)
 
-    roots = Roots(tmp_path)
     folder: Any = SimpleNamespace(path=tmp_path)
-    own = ("own", nothing, nothing)
-    make: Any = Shell
-    about = (roots, RunningTurn("s"), folder, nothing, nothing, own, nothing, nothing)
-    shell = make(*about, "box", ["local"], (), locate)
+    own = Workspace("box", nothing, nothing, nothing)
+    workspaces = Workspaces(own, ["local"], (), open_other)
+    shell = Shell(workspaces, own, Roots(tmp_path), RunningTurn("s"), folder, nothing, nothing)
     local = shell.at("local")
     back = local.at("box")
-    assert (back.place, back.confinement) == ("box", own)
+    assert (back.place, back.workspace, local.places) == ("box", own, ("box",))
     assert len({shell.state, local.state, back.state}) == 3
     assert made == ["local"]
