@@ -253,15 +253,22 @@ class FileVersion(Struct, frozen=True):
         return ""
 
     def is_on_disk(self, digest: bytes | None) -> bool:
-        """Whether the file on the disk with that digest is the one it was, or what the editor showed and has saved."""
-        return digest in (self.digest, digest_of(self.text.encode("utf-8", "replace")))
+        """Whether the file on the disk with that digest (`None`: there is none) is the one it was, or what the editor
+        showed and has saved."""
+        if digest == self.digest:
+            return True
+        return self is not NO_FILE and digest == digest_of(self.text.encode("utf-8", "replace"))
 
-    def is_still(self, now: FileVersion) -> bool:
-        """Whether nobody has changed the file: the text is the same, and so is the file, unless the editor saved it."""
+    def is_still(self, now: FileVersion | None) -> bool:
+        """Whether nobody has changed the file: the text is the same, and so is the file, unless the editor saved it.
+        `None`: there is none."""
+        if now is None:
+            return self is NO_FILE
         return now.text == self.text and self.is_on_disk(now.digest)
 
 
 NO_FILE = FileVersion("")
+"""What is expected where there is nothing."""
 
 
 def digest_of(data: bytes) -> bytes:

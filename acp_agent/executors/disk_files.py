@@ -17,7 +17,7 @@ from acp_agent.child import User
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import base as contract
 from acp_agent.executors import files, search, tree
-from acp_agent.executors.encodings import UTF8, Encoding, decoded_part, encoded
+from acp_agent.executors.encodings import UTF8, decoded_part, encoded
 from acp_agent.executors.tree_walk import Hides
 from acp_agent.executors.users import in_thread_as
 from acp_agent.own_programs import find_program
@@ -102,7 +102,7 @@ class DiskFiles:
         self._need_shown(path)
         old = await self.find_version(path)
         await self.need_expected(path, expected, old)
-        return await self.write_as(path, text, UTF8 if old is None else old.encoding)
+        return await self.write_like(path, text, old)
 
     async def need_expected(
         self, path: Path, expected: contract.FileVersion | None, now: contract.FileVersion | None
@@ -114,12 +114,13 @@ class DiskFiles:
             digest = contract.digest_of(await self.read_bytes(path, -1)) if now is None else now.digest
         except FileNotFoundError:
             digest = None
-        if not (digest is None if expected is contract.NO_FILE else expected.is_on_disk(digest)):
+        if not expected.is_on_disk(digest):
             raise contract.ChangedMeanwhile(path)
 
-    async def write_as(self, path: Path, text: str, encoding: Encoding) -> contract.FileVersion:
-        """Writes the file itself in `encoding`, or in UTF-8 if that lacks a character."""
+    async def write_like(self, path: Path, text: str, old: contract.FileVersion | None) -> contract.FileVersion:
+        """Writes the file itself in the encoding of `old`, or in UTF-8 if that lacks a character, or there is none."""
         self._need_shown(path)
+        encoding = UTF8 if old is None else old.encoding
         now, remark = await self._disk.do(path, files.write_text, path, text, encoding)
         data, encoding = encoded(text, encoding)
         return contract.FileVersion(now, contract.digest_of(data), encoding, remark)

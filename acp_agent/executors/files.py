@@ -253,13 +253,8 @@ def has_other_names(path: Path) -> bool:
     return found is not None and stat.S_ISREG(found.st_mode) and found.st_nlink > 1
 
 
-def write_text(path: Path, text: str, old: encodings.Encoding | None) -> tuple[str, str]:
-    """Writes in the encoding `old` (`None`: that of the file). Returns the text as it is now, and what there is to say
-    about it."""
-    try:
-        old = old or encodings.decoded(read(path)).encoding
-    except (OSError, ExecutorError, UnicodeDecodeError):
-        old = encodings.UTF8
+def write_text(path: Path, text: str, old: encodings.Encoding) -> tuple[str, str]:
+    """Writes in the encoding `old`. Returns the text as it is now, and what there is to say about it."""
     data, now = encodings.encoded(text, old)
     shared = has_other_names(path)
     write(path, data)

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from acp_agent.errors import AgentError, ExecutorError, MethodNotFound, PeerError
 from acp_agent.executors import files
-from acp_agent.executors.base import NO_FILE, ChangedMeanwhile, FileVersion, Offer, digest_of
+from acp_agent.executors.base import ChangedMeanwhile, FileVersion, Offer, digest_of
 from acp_agent.executors.beneath import folder, regular
 from acp_agent.executors.disk_files import DiskFiles
-from acp_agent.executors.encodings import BYTE_ORDER, UTF8, Encoding, line_feeds, lossy
+from acp_agent.executors.encodings import BYTE_ORDER, UTF8, line_feeds, lossy
 from acp_agent.executors.forwarding_files import ForwardingFiles
 from acp_agent.executors.tree_walk import unmake
 from acp_agent.executors.unmoved import Way, way_to
@@ -133,15 +133,15 @@ class EditorFiles(ForwardingFiles[DiskFiles]):
             old = await self._files.find_version(path)
             await self._files.need_expected(path, expected, old)
         if not self._offer.write_text:
-            return await self._files.write_as(path, text, _encoding(old))
+            return await self._files.write_like(path, text, old)
         await self._files.need_plain(path)
         if old is not None and old.encoding.codec != UTF8.codec and await self._shown_wrong(path, old):
-            now = await self._files.write_as(path, text, old.encoding)
+            now = await self._files.write_like(path, text, old)
             return replace(now, remark=f"{DISK_USED.format(old.encoding.name)} {now.remark}".rstrip())
         if (unread := self._unread.get(path)) is not None:
             return await self._written_unread(path, text, unread, old)
         if old is not None and await anyio.to_thread.run_sync(files.has_other_names, path):
-            return await self._files.write_as(path, text, old.encoding)  # Most editors would write in place.
+            return await self._files.write_like(path, text, old)  # Most editors would write in place.
         before = None if old is None else old.text
         made = 0
         if before is None:
@@ -151,7 +151,7 @@ class EditorFiles(ForwardingFiles[DiskFiles]):
             written = await self._written_by_editor(path, text)
         except PeerError as error:
             if error.code == MethodNotFound.code:
-                return await self._files.write_as(path, text, _encoding(old))
+                return await self._files.write_like(path, text, old)
             await anyio.to_thread.run_sync(unmake, path.parent, made)
             raise ExecutorError(f"the editor refused to write {path}: {error.message}") from error
         except TimeoutError as error:
@@ -162,26 +162,25 @@ class EditorFiles(ForwardingFiles[DiskFiles]):
             return await self._written_again(path, text, old)
         new = written if written is not None and written.text == text else await self._files.find_version(path)
         if old is not None and new is not None and UTF8 == new.encoding != old.encoding:
-            return await self._files.write_as(path, new.text, old.encoding)  # The client wrote UTF-8.
+            return await self._files.write_like(path, new.text, old)  # The client wrote UTF-8.
         if new is not None and (new.text == text or new.text != before):
             return new
         # The disk is unchanged. Either the buffer has the change unsaved, or nothing happened at all.
         shown = await self._shown(path)
         if shown is not None and shown == text and shown != (before or ""):
             return replace(new or FileVersion(""), text=shown)
-        return await self._files.write_as(path, text, _encoding(old))
+        return await self._files.write_like(path, text, old)
 
     async def _need_shown_as(self, path: Path, expected: FileVersion) -> FileVersion | None:
         """What is on the disk. Raises ChangedMeanwhile if the editor shows, or the disk has, something else."""
+        now = disk = None
         try:
             now, disk = await self._look(path)
         except FileNotFoundError:
-            if expected is NO_FILE:
-                return None
-            raise ChangedMeanwhile(path) from None
+            pass
         except UnicodeDecodeError as error:
             raise ChangedMeanwhile(path) from error
-        if expected is NO_FILE or not expected.is_still(now):
+        if not expected.is_still(now):
             raise ChangedMeanwhile(path)
         return disk
 
@@ -205,7 +204,7 @@ class EditorFiles(ForwardingFiles[DiskFiles]):
     async def _written_again(self, path: Path, text: str, old: FileVersion | None) -> FileVersion:
         log.warning("%s", ELSEWHERE.format(path))
         try:
-            now = await self._files.write_as(path, text, _encoding(old))
+            now = await self._files.write_like(path, text, old)
         except (ExecutorError, OSError) as error:
             raise ExecutorError(f"{ELSEWHERE.format(path)} It could not be written directly either: {error}") from error
         return replace(now, remark=f"{ELSEWHERE.format(path)} It was then written directly. {now.remark}".rstrip())
@@ -213,7 +212,7 @@ class EditorFiles(ForwardingFiles[DiskFiles]):
     async def _written_unread(self, path: Path, text: str, error: Exception, old: FileVersion | None) -> FileVersion:
         """Never over a buffer whose text the client did not return: it may have unsaved changes."""
         if isinstance(error, PeerError) and error.code in NO_BUFFER:
-            return await self._files.write_as(path, text, _encoding(old))
+            return await self._files.write_like(path, text, old)
         raise ExecutorError(
             f"the editor did not return its text of {path} ({error}), which may have unsaved changes, so nothing was "
             "written. Try again, or ask the user to save and close the file"
@@ -229,10 +228,6 @@ class EditorFiles(ForwardingFiles[DiskFiles]):
             return await self._client.read_text_file(path) if self._client.plan.reads_files else None
         except (AgentError, TimeoutError):
             return None
-
-
-def _encoding(old: FileVersion | None) -> Encoding:
-    return UTF8 if old is None else old.encoding
 
 
 def _version_in(parent: int, path: Path) -> FileVersion | None:

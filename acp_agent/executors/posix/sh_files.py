@@ -146,11 +146,7 @@ class ShFiles:
             told = self._shell.ask("; ".join(parts)).split(f"{mark}\n".encode())
             yield from zip(some, told, strict=False)
 
-    def write_text(self, path: Path, text: str, old: encodings.Encoding | None) -> tuple[str, str]:
-        try:
-            old = old or encodings.decoded(self.read(path)).encoding
-        except (OSError, ExecutorError, UnicodeDecodeError):
-            old = encodings.UTF8
+    def write_text(self, path: Path, text: str, old: encodings.Encoding) -> tuple[str, str]:
         data, now = encodings.encoded(text, old)
         seen = self.look(path)
         self._write(path, data, seen)

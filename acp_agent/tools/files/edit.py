@@ -165,8 +165,7 @@ def need_same_place(planned: Planned, shown: str, ctx: ToolContext) -> None:
 async def need_unchanged(planned: Planned, shown: str, ctx: ToolContext) -> None:
     """Raises ToolError if the file is no longer what the preview was made from: before one of several is written."""
     need_same_place(planned, shown, ctx)
-    now = await read_file(ctx, planned.path, shown)
-    if (now is None) != (planned.version is None) or (now is not None and not planned.expected.is_still(now)):
+    if not planned.expected.is_still(await read_file(ctx, planned.path, shown)):
         raise changed_meanwhile(shown)
 
 
