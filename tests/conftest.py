@@ -69,7 +69,7 @@ def pytest_collection_finish() -> None:
 
 
 BOUNDED = {"client", "executors", "llm", "loop", "lsp", "mcp", "protocol", "tools"}
-LONGEST = 60.0
+LONGEST = 120.0
 """A module may have its own, those of other folders, too."""
 
 

@@ -70,8 +70,8 @@ CREATE TABLE memories (
     category TEXT NOT NULL,
     updated_at TEXT COLLATE "C" NOT NULL,
     words TSVECTOR NOT NULL GENERATED ALWAYS AS (
-        setweight(to_tsvector('simple', regexp_replace(key, E'[\x01-/:-@\\[-`{-\x7f]+', ' ', 'g')), 'A')
-        || setweight(to_tsvector('simple', regexp_replace(content, E'[\x01-/:-@\\[-`{-\x7f]+', ' ', 'g')), 'B')
+        setweight(to_tsvector('simple', regexp_replace(left(key, 10000), E'[\x01-/:-@\\[-`{-\x7f]+', ' ', 'g')), 'A')
+        || setweight(to_tsvector('simple', regexp_replace(left(content, 100000), E'[\x01-/:-@\\[-`{-\x7f]+', ' ', 'g')), 'B')
     ) STORED
 )
 

@@ -38,7 +38,7 @@ from acp_agent.schema import acp
 from acp_agent.testing.checks import Direction, WireChecks
 from acp_agent.testing.quirks import FileQuirks, QuirkyFiles, QuirkyTerminals, TerminalQuirks
 
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 60.0
 """Default timeout of the waiting helpers, after which they fail the test."""
 
 TOOL_CALL_FIELDS = ("title", "name", "kind", "content", "locations", "raw_input", "raw_output", "meta")

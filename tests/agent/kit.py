@@ -193,7 +193,7 @@ async def in_memory(opening: Opening) -> AsyncIterator[tuple[Transport, Agent]]:
             yield ours, agent
         finally:
             connection.close()
-            with anyio.CancelScope(shield=True), anyio.fail_after(10):
+            with anyio.CancelScope(shield=True), anyio.fail_after(60):
                 await agent.close()
 
 

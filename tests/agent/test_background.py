@@ -262,7 +262,7 @@ async def test_bash_kill_ends_the_command_and_its_children_without_asking(tmp_pa
         r.model.release()
         await turn.response()
         assert "killed by `bash_kill`" in result(r, 4)
-        await until(lambda: not any(map(alive, mine)), seconds=5)
+        await until(lambda: not any(map(alive, mine)))
         assert len(r.editor.permission_requests) == 1, "only `bash` itself is asked about"
         (end,) = await ended(r)
         assert end.meta["background"]["exit_code"] is None
@@ -339,7 +339,7 @@ async def test_what_runs_in_the_background_ends_with_its_session(tmp_path, edito
             assert "begun" in call.text()
             await r.editor.prompt("and?")
             assert "background complete" not in told(r, 3)
-    await until(lambda: not any(map(alive, mine)), seconds=5)
+    await until(lambda: not any(map(alive, mine)))
 
 
 @with_each_editor

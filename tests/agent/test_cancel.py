@@ -32,7 +32,7 @@ async def test_before_the_first_byte(tmp_path):
         turn = r.editor.begin("go")
         await r.model.wait_for_request(1)
         await _cancelled(r, turn)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await r.model.answer_closed(1)
         assert (await r.editor.prompt("again")).stop_reason == "end_turn"
         assert [m["role"] for m in r.messages(2)] == ["system", "user"]
@@ -52,7 +52,7 @@ async def test_while_streaming_the_model_is_dropped_and_what_was_said_stays(tmp_
         turn = r.editor.begin("go")
         await r.editor.wait_for(lambda u: isinstance(u, AgentMessageChunk))
         await _cancelled(r, turn)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await r.model.answer_closed(1)
         await r.editor.prompt("again")
         assert [m["role"] for m in r.messages(2)] == ["system", "user", "assistant", "user"]
@@ -188,7 +188,7 @@ async def test_a_late_terminal_is_ended_by_its_mark_where_the_client_kills_nothi
         await r.editor.wait_until(lambda: r.editor.lines("from_agent", "terminal/release"))
         assert (await r.editor.prompt("again")).stop_reason == "end_turn"
         asked = acp.WaitForTerminalExitRequest(session_id=r.editor.session_id, terminal_id="term-1")
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             assert (await r.editor.terminals.wait_for_exit(asked)).signal == "SIGKILL"
 
 

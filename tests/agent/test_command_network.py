@@ -22,7 +22,7 @@ from tests.agent.kit import Answer, Call, Rig, asks, audit, bash, rig
 from tests.executors.sandbox.kit import needs_sandbox
 from tests.waits import until
 
-BOUND = 30.0
+BOUND = 60.0
 NEAR = '[tools.web]\nprivate_hosts = ["registry.test"]\nhttp_hosts = ["registry.test"]\n'
 """Names lead to this machine in these tests; this one the user has allowed to."""
 

@@ -28,7 +28,7 @@ async def test_a_cancel_is_answered_while_the_server_still_streams(tmp_path):
         turn = r.editor.begin("go")
         await r.editor.wait_for(lambda u: isinstance(u, AgentMessageChunk))
         await cancels(r, turn)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await r.model.answer_closed(1)
         assert len(r.editor.text()) < 1_000 * PIECES / 10
         assert (await r.editor.prompt("again")).stop_reason == "end_turn"
@@ -39,7 +39,7 @@ async def test_text_and_thoughts_end_at_the_configured_length_and_the_session_go
     config = NEVER_STOPPED + "max_answer_bytes = 300000\n"
     async with went(tmp_path, [endless(**{field: "wörd " * 200}), "fine"], config=config, ends="max_tokens") as r:
         assert "stopped after 300000 bytes (`agent.max_answer_bytes`)" in r.editor.text()
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await r.model.answer_closed(1)
         assert (await r.editor.prompt("again")).stop_reason == "end_turn"
         assert len(str(r.messages(2))) < 150_000

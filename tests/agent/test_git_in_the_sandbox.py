@@ -166,7 +166,7 @@ async def test_whatever_takes_the_place_of_the_copy_the_configuration_stays_as_i
             put(tmp_path / secret, "[user]\n\tname = secret\n")
         repository(r.project)
         before = (r.project / ".git/config").read_text()
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await r.editor.prompt("go")
         after = (r.project / ".git/config").read_text()
         assert after == before or (name == "the folder moved" and "pager" not in after)

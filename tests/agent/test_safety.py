@@ -778,7 +778,7 @@ async def test_pipes_and_folders_in_the_place_of_the_shells_state_stop_nobody(tm
     fold = f"trap - EXIT; for at in {states}; do rm -f $at/shell-1*; mkdir $at/shell-1 $at/shell-1.cwd; done"
     script = [*rounds(bash(spoil), bash("echo one"), bash(fold), bash("echo two")), "more"]
     async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        with anyio.fail_after(40):
+        with anyio.fail_after(60):
             await r.editor.prompt("go")
             assert "two" in results(r, 5)[3]
             assert (await r.editor.prompt("again")).stop_reason == "end_turn"
@@ -970,7 +970,7 @@ async def test_a_command_is_ended_before_the_disk_is_full(tmp_path, monkeypatch,
     config = f"[tools.sandbox]\nmin_free_disk = {200_000_000 * limited}\n"
     command = "echo begun; touch begun; for i in $(seq 20); do sleep 0.1; done; echo ended"
     async with rig(tmp_path, rounds(bash(command)), config=config, sandbox=True, mode="auto") as r:
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             await r.editor.prompt("go")
         said = str(r.messages(2)[-1]["content"])
     assert "begun" in said and ("ended: only 1 MB are free on the disk" in said) is limited

@@ -30,7 +30,7 @@ from tests.fronts.server.test_server import editor, served
 from tests.v2_wire import schema
 from tests.websockets_client import connected
 
-BOUND = 20.0
+BOUND = 60.0
 INFO = {"name": "raw", "version": "1"}
 TOUCH = bash("touch made")
 

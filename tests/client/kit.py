@@ -13,7 +13,7 @@ from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.transports import Transport, memory_pair
 
-BOUND = 15.0
+BOUND = 60.0
 """Seconds after which a test that waits has failed."""
 
 

@@ -60,6 +60,6 @@ def alive(pid: int) -> bool:
 
 async def until_gone(pid: int) -> None:
     """Waits, for a bounded time, until the process has ended: a signal is not its end."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         while alive(pid):
             await anyio.sleep(0.01)

@@ -186,7 +186,7 @@ async def test_the_server_says_what_the_page_shows(tmp_path: Path) -> None:
     argv = [forked_command(), "serve", "--port", "0"]
     with subprocess.Popen(argv, env=environ(tmp_path), stdout=subprocess.PIPE, text=True) as server:
         try:
-            with anyio.fail_after(30):
+            with anyio.fail_after(60):
                 assert server.stdout is not None
                 said = [await anyio.to_thread.run_sync(server.stdout.readline) for _ in shown]
         finally:

@@ -22,7 +22,7 @@ from tests.mcp.kit import HERE as MCP
 
 from .kit import COMMAND, spawned, until_gone
 
-SECONDS = 30
+SECONDS = 60
 PARENT = """\
 {first}
 import os, resource, signal, sys

@@ -26,8 +26,8 @@ from tests.mcp.kit import HERE
 
 from .kit import COMMAND, alive, configured, environ, spawned
 
-SECONDS = 20
-LONGEST = 60
+SECONDS = 60
+LONGEST = 180
 
 INITIALIZE = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}\n'
 

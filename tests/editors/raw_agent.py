@@ -17,7 +17,7 @@ import anyio.abc
 
 __all__ = ["Failed", "RawAgent", "Request", "Turn", "raw_agent"]
 
-SECONDS = 20.0
+SECONDS = 60.0
 """Bound of each wait for the client."""
 PASS_ON = """
 import socket, sys, threading

@@ -12,7 +12,7 @@ from acp import schema
 
 __all__ = ["SdkClient"]
 
-SECONDS = 30
+SECONDS = 60
 
 
 class SdkClient:

@@ -18,7 +18,7 @@ from acp_agent.testing.fake_model import FakeModel, Script
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parents[1] / ".editors" / "bin"
 BIN = Path(sys.executable).parent
-SECONDS = 25
+SECONDS = 60
 COLUMNS, LINES = 110, 32
 FAILURES = Path(__file__).parent / ".failures"
 DOCUMENTS = ROOT / "docs" / "editors"

@@ -270,7 +270,7 @@ async def open_in(name: str, tmp_path: Path, script: Script, text: str = APP) ->
 
 async def asked(editor: Editor, times: int) -> None:
     """Waits until the model was asked so often."""
-    with anyio.fail_after(45):
+    with anyio.fail_after(60):
         while len(editor.pane.model.requests) < times:
             await anyio.sleep(0.03)
 
@@ -278,7 +278,7 @@ async def asked(editor: Editor, times: int) -> None:
 async def turn_over(editor: Editor, answer: str) -> None:
     """Waits until the transcript ends with this answer."""
     folder = editor.pane.home / ".local/state/acp-coder/transcripts"
-    with anyio.fail_after(45):
+    with anyio.fail_after(60):
         while not any(f"{answer}\n\n## You" in file.read_text() for file in folder.glob("*.md")):
             await anyio.sleep(0.03)
 
@@ -388,7 +388,7 @@ async def test_a_stop_stops_and_the_next_prompt_works(name, tmp_path):
         await editor.ask("think")
         await asked(editor, 1)
         await editor.stop()
-        with anyio.fail_after(45):
+        with anyio.fail_after(60):
             await editor.pane.model.answer_closed(1)
         await editor.ask("again")
         await asked(editor, 2)
@@ -413,6 +413,6 @@ async def test_nothing_is_left_when_the_editor_ends(name, tmp_path):
         assert agents_below(editor.pane.project)
         await editor.quit()
         await editor.pane.ends()
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while agents_below(editor.pane.project):
                 await anyio.sleep(0.03)

@@ -11,7 +11,7 @@ from .kit import VsCode
 from .raw_agent import raw_agent
 
 CAPTURED = Path(__file__).parents[1] / "captured" / "acp-vscode-acp-coder.json"
-SECONDS = 30
+SECONDS = 60
 
 
 async def test_the_captured_initialize_is_what_the_extension_sends(code: VsCode, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from playwright.async_api import Error, FrameLocator, Locator, Page, expect
 
 __all__ = ["SECONDS", "Row", "Window"]
 
-SECONDS = 45.0
+SECONDS = 120.0
 """Bound of each wait in a window; the first start of the workbench may take three times as long."""
 LOADING = ("Execution context was destroyed", "Frame was detached")
 """Of Playwright, about a view that is just being loaded anew."""

@@ -37,7 +37,7 @@ from acp_agent.protocol.transports import memory_pair
 from acp_agent.testing.fake_editor import FakeEditor
 from tests import containers, ssh_server
 
-BOUND = 20.0
+BOUND = 60.0
 """Seconds after which a test that waits has failed."""
 
 FILES_ELSEWHERE = ("ssh", "ssh without Python", "busybox")

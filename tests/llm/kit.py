@@ -19,7 +19,7 @@ Api = Literal["bedrock", "chat", "messages", "ollama", "responses"]
 USER = llm.UserMessage((llm.TextPart("hi"),))
 SETTINGS = llm.ModelSettings(model="fake-model")
 TOOL = llm.ToolDefinition("read", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
-BOUND = 20.0
+BOUND = 60.0
 """Seconds after which a test that waits has failed."""
 
 

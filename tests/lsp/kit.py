@@ -47,14 +47,14 @@ class Kit:
 
     async def hears(self, method: str, count: int = 1) -> list[dict[str, Any]]:
         """Waits until the raw server was sent `count` of these."""
-        with anyio.fail_after(15):
+        with anyio.fail_after(60):
             while len(found := self.heard(method)) < count:
                 await anyio.sleep(0.01)
         return found
 
     async def state(self, wanted: str) -> None:
         """Waits until the only server is in this state."""
-        with anyio.fail_after(15):
+        with anyio.fail_after(60):
             while [each.state for each in self.servers.states()] != [wanted]:
                 await anyio.sleep(0.01)
 

@@ -13,7 +13,7 @@ import anyio
 from acp_agent.mcp.base import KeeperSettings, McpResult, ServerSpec
 from acp_agent.mcp.mcp_servers import McpServers
 
-BOUND = 20.0
+BOUND = 60.0
 HERE = Path(__file__).parent
 
 

@@ -203,7 +203,7 @@ async def test_close_kills_a_stubborn_server_and_its_child(tmp_path):
         pids = [int(pid) for pid in await noted(notes, "pid")]
         assert len(pids) == 2 and all(alive(pid) for pid in pids)
         await k.servers.close()
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while any(map(alive, pids)):  # A killed one is there until whoever inherited it has noticed.
                 await anyio.sleep(0.02)
         await k.servers.close()

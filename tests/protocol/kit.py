@@ -13,7 +13,7 @@ from acp_agent.protocol.connection import Coalesce, Connection
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.transports import MEMORY_CAPACITY, MemoryTransport, memory_pair
 
-BOUND = 10.0
+BOUND = 60.0
 """Seconds after which a test that waits has failed."""
 
 Answer = Callable[[Any], Awaitable[Any]]

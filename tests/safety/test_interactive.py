@@ -108,7 +108,7 @@ async def test_git_keeps_the_message_where_it_would_open_an_editor(tmp_path: Pat
     amended = "git -c user.name=n -c user.email=m commit -q --allow-empty --amend && git log --format=%s"
     assert wants_terminal(amended) is None
     commands = LocalCommands()
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         process = await commands.run(Command(f"{made} && {amended}", tmp_path))
         try:
             status = await process.wait()

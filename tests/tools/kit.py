@@ -46,7 +46,7 @@ from acp_agent.tools.kit.tool_context import Answer, Preview, Question, Task, To
 from acp_agent.tools.net.web_access import WebAccess
 from tests.executors.kit import local_files
 
-BOUND = 20.0
+BOUND = 60.0
 
 REGISTRY = builtin_registry()
 

@@ -22,7 +22,7 @@ from acp_agent.tools.net.web_client import GuardedClient, same_site
 from acp_agent.tools.net.web_text import read_link
 from tests.tools.web_site import OTHER, PUBLIC, PUBLIC_6, Authority, Proxy, Reply, Site, Web, redirect, serving
 
-BOUND = 20.0
+BOUND = 60.0
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from acp_agent.tools.net.web_client import GuardedClient
 from acp_agent.tools.net.web_proxy import GuardedProxy
 from tests.tools.web_site import PUBLIC
 
-BOUND = 20.0
+BOUND = 60.0
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:

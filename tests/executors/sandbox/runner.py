@@ -23,7 +23,7 @@ from acp_agent.executors.sandbox import bubblewrap, landlock_alone
 from acp_agent.executors.sandbox.base import Confined, Copies, Invocation, Proxied, Sandbox, SandboxPolicy
 from acp_agent.executors.sandbox.proxy.ways import Way
 
-SECONDS = 15.0
+SECONDS = 60.0
 SECRET = "s3cret-outside"
 PYTHON = "/usr/bin/python3"
 COPIES = " with copies"

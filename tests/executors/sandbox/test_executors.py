@@ -204,7 +204,7 @@ async def test_what_runs_on_ends_before_anything_that_protects_is_taken_away(tmp
         return confined
 
     confined = await anyio.to_thread.run_sync(started)
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         while not running():
             await anyio.sleep(0.005)
     assert (root / ".mcp.json").is_dir()
@@ -230,7 +230,7 @@ async def test_landlock_alone_ends_a_group_as_a_whole(tmp_path: Path) -> None:
     def running() -> bool:
         return any(command(int(pid)) == name for pid in os.listdir("/proc") if pid.isdigit())
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         while not running():
             await anyio.sleep(0.005)
     confined.close()

@@ -19,7 +19,7 @@ from tests.tables import table
 HOST = "git.test"
 HEADERS = (Header("Authorization", "Bearer word", ("/team/", "/me")), Header("X-Key", "key"))
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
-BOUND = 30.0
+BOUND = 60.0
 
 
 async def pair() -> tuple[UNIXSocketStream, UNIXSocketStream]:

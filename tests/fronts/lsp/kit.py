@@ -33,7 +33,7 @@ from tests.forked import forked_command
 
 __all__ = ["CAPTURED", "LspEditor", "Question", "begun", "captured", "lsp", "raw_lsp"]
 
-SECONDS = 20.0
+SECONDS = 60.0
 """Bound of each wait."""
 
 CAPTURED = ("helix-25.07.1", "neovim-0.12.4", "eglot-1.17.30")

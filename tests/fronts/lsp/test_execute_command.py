@@ -21,7 +21,7 @@ def prompts(agent: RawAgent) -> list[list[dict[str, Any]]]:
 
 async def heard(agent: RawAgent, method: str, number: int = 1) -> None:
     """The agent got that message so often."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while agent.count(method) < number:
             await anyio.sleep(0.01)
 

@@ -29,7 +29,7 @@ from tests.forked import forked_command
 from tests.fronts.lsp.kit import CAPTURED, begun, captured, lsp, raw_lsp
 from tests.nightly import examples
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 async def gone(pid: int) -> None:

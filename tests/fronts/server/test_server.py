@@ -31,7 +31,7 @@ from tests.forked import COMMAND
 from tests.fronts.server.documented import checking
 from tests.websockets_client import connected
 
-BOUND = 30.0
+BOUND = 60.0
 INITIALIZE = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}}
 
 

@@ -130,7 +130,7 @@ async def test_a_container_is_found_again_once_there_is_another(tmp_path: Path, 
     script = [bash("echo x >one; sleep 60"), Answer(text="ok"), bash("touch two"), Answer(text="ok")]
     async with rig(tmp_path, script, config=config, mode="auto", otherwise=allow_once) as r:
         turn = r.editor.begin("go")
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             await until_exists(there / "one")
         containers.remove(name)
         await turn.response()

@@ -507,7 +507,7 @@ async def test_a_stop_ends_what_makes_a_dev_container_with_all_it_started(tmp_pa
     stub(programs, "docker")
     (programs / "devcontainer").write_text(f"#!/bin/sh\nsleep 7080 & echo $! >{tmp_path}/pid; wait\n")
     commands, _ = dev_place(work, environ, engine="docker")
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(commands.run, Command("true", work))
             pid = int(await until_exists(tmp_path / "pid"))

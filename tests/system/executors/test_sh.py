@@ -114,7 +114,7 @@ async def test_the_disk_is_what_it_is_here(shell: tuple[str, ...], tmp_path: Pat
     link = FarLink(Local(*shell), owner(), is_left, 60.0)
     disk = FarDisk(link)
     try:
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             await anyio.to_thread.run_sync(link.ready)
 
             def same() -> None:

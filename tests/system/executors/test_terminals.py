@@ -207,7 +207,7 @@ async def test_the_terminal_of_another_user_is_theirs(tmp_path: Path) -> None:
     os.chmod(tmp_path, 0o777)
     commands = LocalCommands(user=lambda: other)
     at = Stage(commands, local_files(), tmp_path, tmp_path)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with on(at, "id -un; echo mine >/dev/tty; read x") as it:
             assert "nobody\nmine\n" in await it.until("mine")
     await commands.close()
@@ -251,7 +251,7 @@ async def test_the_shell_that_opens_the_terminal_reads_no_file_of_the_users(tmp_
     """It is outside the sandbox, in which such a file can be changed."""
     (tmp_path / "startup").write_text(f"echo once >>{tmp_path}/read")
     commands = LocalCommands(environ={**os.environ, "BASH_ENV": str(tmp_path / "startup")})
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with on(Stage(commands, local_files(), tmp_path, tmp_path), "echo begun; read x") as it:
             await it.until("begun")
             assert (tmp_path / "read").read_text() == "once\n"

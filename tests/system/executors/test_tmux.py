@@ -38,7 +38,7 @@ async def started(tmux: Tmux, script: str, folder: Path) -> Process:
 
 
 async def ended(process: Process) -> int | None:
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async for _ in process.output():
             pass
         return (await process.wait()).exit_code
