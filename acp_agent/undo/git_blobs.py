@@ -12,7 +12,7 @@ import struct
 import subprocess
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from msgspec import Struct
 
@@ -22,14 +22,18 @@ from acp_agent.safety.folders.paths import read_regular
 from acp_agent.undo.git_index import (
     ALTERNATES,
     ASSUMED_VALID,
+    AT_ONCE,
     ENTRY,
     EXTENDED,
     FILE,
+    HEADER,
     LINK,
     NO_PART,
     SKIPPED,
+    finished,
     name_of,
-    need_index,
+    need_all,
+    whole_names,
 )
 
 PATIENCE = 60.0
@@ -37,8 +41,6 @@ PATIENCE = 60.0
 
 
 LONG_NAME = 0xFFF
-AT_ONCE = 5_000
-"""Entries of an index that are read without a pause."""
 MOST_TAKEN = 100_000_000
 """Bytes of an index of which undo takes contents: more than a million files."""
 KEPT_BYTES = 4_000_000
@@ -102,12 +104,7 @@ def state_of_index(git: Path) -> tuple[int, int]:
 def tracked(folder: str, git: Path) -> Tracked:
     """What the index of `git` says of the files below `folder`; nothing if it cannot be read, or if git would look for
     contents in another repository, too. None of it is believed before the files' bytes were compared."""
-    reading = read_index(folder, git)
-    while True:
-        try:
-            next(reading)
-        except StopIteration as done:
-            return cast("Tracked", done.value)
+    return finished(read_index(folder, git))
 
 
 def read_index(folder: str, git: Path) -> Generator[None, None, Tracked]:
@@ -118,6 +115,7 @@ def read_index(folder: str, git: Path) -> Generator[None, None, Tracked]:
         read = None if os.path.lexists(git / ALTERNATES) else read_regular(git / "index", MOST_TAKEN)
         data = read or b""
         if data:
+            data = yield from whole_names(data)
             yield from _place(places, data, state[1])
     except (OSError, ValueError, struct.error, IndexError):
         data, places = b"", {}
@@ -130,9 +128,8 @@ def read_index(folder: str, git: Path) -> Generator[None, None, Tracked]:
 def _place(found: dict[bytes, Any], data: bytes, written: int) -> Iterator[None]:
     """By folder, where its files' entries are; of files that are younger than the index nothing: they may have changed
     in the same moment. Raises ValueError, struct.error, IndexError."""
-    at, count = need_index(data)
-    unpack, size, make = ENTRY.unpack_from, ENTRY.size, load("array:array")
-    for number in range(count):
+    at, unpack, size, make = HEADER.size, ENTRY.unpack_from, ENTRY.size, load("array:array")
+    for number in range(HEADER.unpack_from(data)[2]):
         if number % AT_ONCE == 0:
             yield
         fields = unpack(data, at)
@@ -152,6 +149,7 @@ def _place(found: dict[bytes, Any], data: bytes, written: int) -> Iterator[None]
         if is_file and fields[2] * 10**9 + fields[3] < written:
             here.append(at)
         at += (end - at + 8) & ~7
+    need_all(data, at)
 
 
 def read_blobs(git: Path, blobs: Iterable[bytes], folders: Sequence[Path]) -> dict[bytes, bytes]:

@@ -1,6 +1,6 @@
 """How many tracked files differ from git's index, without git, which would run what a repository's configuration names.
 
-Format: gitformat-index(5), versions 2 and 3.
+Format: gitformat-index(5), versions 2 to 4.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import os
 import re
 import stat
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from msgspec import Struct
 
@@ -33,7 +33,15 @@ MOST_READ = 50_000_000
 MOST_SEEN = 2_000
 """Entries of an index that are compared with the files of a folder."""
 
+AT_ONCE = 5_000
+"""Entries that are read without a pause."""
+
 HEADER = struct.Struct(">4sII")
+EXTENSION = struct.Struct(">4sI")
+LONGEST_NUMBER = 5
+"""Bytes of how much of a name is unlike the one before."""
+SPARSE = b"sdir"
+"""The extension that says that some entries are folders, of which no file is there."""
 ENTRY = struct.Struct(">10I20sH")
 LINK, FILE = 0o120000, 0o100000
 ASSUMED_VALID, EXTENDED = 0x8000, 0x4000
@@ -47,6 +55,8 @@ WORKTREE = re.compile(r"^\s*worktree\s*=\s*(.+?)\s*$", re.MULTILINE)
 POINTER_BYTES = 4096
 ALTERNATES = "objects/info/alternates"
 """In a repository: where git looks for objects besides."""
+
+Read = TypeVar("Read")
 
 
 class Entry(Struct, frozen=True):
@@ -98,8 +108,9 @@ def changed_files(git: Path, folder: Path) -> int | None:
 
 def entries(data: bytes) -> Iterator[Entry]:
     """Files and links. Raises ValueError, struct.error."""
-    at, count = need_index(data)
-    for _ in range(count):
+    data = finished(whole_names(data))
+    at = HEADER.size
+    for _ in range(HEADER.unpack_from(data)[2]):
         fields = ENTRY.unpack_from(data, at)
         flags, name = fields[11], at + ENTRY.size
         more = 0
@@ -114,15 +125,58 @@ def entries(data: bytes) -> Iterator[Entry]:
         if stat.S_IFMT(mode) in (LINK, FILE) and not flags & ASSUMED_VALID and not more & SKIPPED:
             changed, (seconds, part, _, inode) = fields[0] * 10**9 + fields[1], fields[2:6]
             yield Entry(path, mode, seconds, part, changed, fields[9], fields[10], inode)
+    need_all(data, at)
 
 
-def need_index(data: bytes) -> tuple[int, int]:
-    """Where the first entry is, and how many there are. Raises ValueError, struct.error."""
+def whole_names(data: bytes) -> Generator[None, None, bytes]:
+    """The index, in pieces; one of version 4 as of 3, which has each name whole. Raises ValueError, struct.error."""
     mark, version, count = HEADER.unpack_from(data)
     end, checksum = memoryview(data)[:-HASH_BYTES], data[-HASH_BYTES:]
-    if mark != b"DIRC" or version not in (2, 3) or checksum not in (hashlib.sha1(end).digest(), bytes(HASH_BYTES)):
+    if mark != b"DIRC" or version not in (2, 3, 4) or checksum not in (hashlib.sha1(end).digest(), bytes(HASH_BYTES)):
         raise ValueError("another format")
-    return HEADER.size, count
+    if version < 4:
+        return data
+    made, path, at = bytearray(HEADER.pack(mark, 3, count)), b"", HEADER.size
+    for number in range(count):
+        if number % AT_ONCE == 0:
+            yield
+        name = at + ENTRY.size + (2 if ENTRY.unpack_from(data, at)[11] & EXTENDED else 0)
+        unlike, begin = _number(data, name)
+        if unlike > len(path):
+            raise ValueError("another format")
+        stop = data.index(b"\0", begin)
+        path = path[: len(path) - unlike] + data[begin:stop]
+        made += data[at:name] + path + bytes(8 - (name - at + len(path)) % 8)
+        at = stop + 1
+    return bytes(made + data[at:])
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """As offsets in packs are written (gitformat-pack), and where it ends."""
+    found = -1
+    for number, byte in enumerate(data[at : at + LONGEST_NUMBER], at + 1):
+        found = (found + 1 << 7) | byte & 0x7F
+        if byte < 0x80:
+            return found, number
+    raise ValueError("another format")
+
+
+def need_all(data: bytes, at: int) -> None:
+    """Raises ValueError, struct.error if what stands behind the entries, at `at`, says that others are elsewhere."""
+    while at < len(data) - HASH_BYTES:
+        name, size = EXTENSION.unpack_from(data, at)
+        if not name[:1].isupper() and name != SPARSE:
+            raise ValueError("another format")
+        at += EXTENSION.size + size
+
+
+def finished(reading: Generator[None, None, Read]) -> Read:
+    """What is read in pieces, at once."""
+    while True:
+        try:
+            next(reading)
+        except StopIteration as done:
+            return cast("Read", done.value)
 
 
 def has_seen(data: bytes, top: Path) -> bool:
