@@ -86,8 +86,8 @@ class Lane:
             call = self._waiting.popleft()
         call()
         with self._lock:
-            self._running = bool(self._waiting)
-        if self._running:  # Other lanes get their turn in between.
+            self._running = more = bool(self._waiting)
+        if more:  # Other lanes get their turn in between.
             self._threads.put(self._next)
 
     def together(

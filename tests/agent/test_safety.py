@@ -739,7 +739,7 @@ async def test_what_is_hidden_stays_hidden_whatever_is_renamed_or_flooded(tmp_pa
     )  # fmt: skip
     files = dict.fromkeys(("config/secrets.yml", "priv/key", "z.pem"), "hidden words\n")
     async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config, files=files) as r:
-        await r.editor.prompt("go", seconds=60)
+        await r.editor.prompt("go", seconds=240)
         assert not [text for text in results(r, 6) if "hidden words" in text]
         assert (r.project / "config/secrets.yml").exists()
 
