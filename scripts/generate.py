@@ -87,8 +87,8 @@ def _definition(name: str, tool: type[Tool[Any]]) -> Definition:
 
 
 def _guidance(name: str) -> str:
-    module = TOOLS[name].partition(":")[0]
-    return ROOT.joinpath(*module.split(".")).with_suffix(".md").read_text(encoding="utf-8").strip()
+    *folders, _ = TOOLS[name].partition(":")[0].split(".")
+    return ROOT.joinpath(*folders, f"{name}.md").read_text(encoding="utf-8").strip()
 
 
 def _tool_parameters(definitions: Iterable[Definition]) -> dict[str, Any]:

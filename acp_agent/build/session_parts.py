@@ -24,6 +24,7 @@ from acp_agent.limits.shares import COMMANDS, CONNECTIONS, PROGRAMS, Share, Shar
 from acp_agent.loop.beside.background_runs import SessionRuns
 from acp_agent.loop.beside.beside import Beside
 from acp_agent.loop.beside.languages import Languages
+from acp_agent.loop.beside.other_places import OtherPlaces
 from acp_agent.loop.beside.panes import Panes
 from acp_agent.loop.beside.scheduler import Scheduler
 from acp_agent.loop.calls.gate import Gate
@@ -32,8 +33,9 @@ from acp_agent.loop.calls.guard import Guard, audit_path, home_of, session_rules
 from acp_agent.loop.calls.output_summary import OutputSummary
 from acp_agent.loop.calls.outputs import Outputs
 from acp_agent.loop.calls.redaction import Redaction
+from acp_agent.loop.calls.repeats import CallQuota, RepeatedFailures
 from acp_agent.loop.calls.reports import Display, Reports
-from acp_agent.loop.calls.runner import Calls
+from acp_agent.loop.calls.runner import Calls, Conversation
 from acp_agent.loop.calls.session_filters import SessionFilters
 from acp_agent.loop.commands import Commands
 from acp_agent.loop.hooks.hooks import Hooks
@@ -198,7 +200,9 @@ def build_parts(
     reports = build_reports(session, shell, redaction)
     network = CommandNetwork(session, gate, shell, inherited, environ, shares.connections)
     recorder = ChangeRecorder(session, store.operations, shell, settings.undo, Path(state_dir(environ)), home, spawn)
-    calls = Calls(session, toolbox, gate, shell, memory, languages, web, scheduler, reports, outputs, network, recorder)
+    talk = build_conversation(settings, memory, toolbox, reports)
+    others = OtherPlaces(session)
+    calls = Calls(session, talk, gate, shell, languages, web, scheduler, outputs, network, recorder, others)
     return Parts(
         toolbox=toolbox,
         calls=calls,
@@ -237,6 +241,12 @@ def build_memory(
         Skills(skills, roots, turn),
         library,
     )
+
+
+def build_conversation(settings: Settings, memory: Memory, toolbox: Toolbox, reports: Reports) -> Conversation:
+    """The session's own."""
+    quota, failures = settings.tools.max_tool_calls_per_session, settings.tools.repeated_failures
+    return Conversation(memory, toolbox, reports, CallQuota(quota), RepeatedFailures(failures), settings.agent.place)
 
 
 def build_instructions(config: Config, roots: Roots, state: Path) -> Instructions:

@@ -41,12 +41,16 @@ class Outbox:
     """Of one session. `soon` calls back in the next round of the event loop."""
 
     def __init__(
-        self, session_id: str, client: Client, store: SessionStore, soon: Callable[[Callable[[], None]], None]
+        self,
+        session_id: str,
+        client: Client,
+        store: SessionStore,
+        soon: Callable[[Callable[[], None]], None],
+        redaction: Redaction | None = None,
     ) -> None:
         self.session_id = session_id
         self.client = client
-        client.before_asking = self.flushed
-        self.redaction: Redaction | None = None
+        self.redaction = redaction
         """Redacts what is sent and stored; set before the first prompt."""
         self.held = True
         """Whether updates are stored, but not sent: the client does not know the session's id yet, or any more."""
@@ -258,6 +262,20 @@ class Outbox:
     def clean(self, text: str) -> str:
         """Returns the text without credentials."""
         return text if self.redaction is None else self.redaction.text(text)
+
+
+class ChildOutbox(Outbox):
+    """Of a sub-agent: its log is stored as a child of the session's, and nothing of it is sent."""
+
+    def __init__(self, session_id: str, above: Outbox) -> None:
+        super().__init__(session_id, above.client, above._store, above._soon, above.redaction)
+        self._above = above
+
+    def _send(self, waiting: _Waiting, places: Sequence[int]) -> None:
+        """Nobody waits for it."""
+
+    def tell(self, words: str) -> None:
+        self._above.tell(words)
 
 
 def _nothing() -> None:

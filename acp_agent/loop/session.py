@@ -99,6 +99,7 @@ class Session:
         self.mcp_servers = opened.mcp_servers
         """The servers the client named for this session."""
         self.outbox = Outbox(record.id, client, store, soon)
+        client.before_asking = self.outbox.flushed
         self.choices = Choices(record, self.outbox, store, opened.models, places_of(opened.config.settings))
         self.queue = TurnQueue(leased=leased)
         self.published = Published(opened.config.settings.lsp)

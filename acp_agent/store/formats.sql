@@ -239,3 +239,9 @@ END
 -- format 10
 
 ALTER TABLE sessions ADD COLUMN real_cwd TEXT NOT NULL DEFAULT ''
+
+-- format 11
+
+ALTER TABLE sessions ADD COLUMN parent TEXT REFERENCES sessions (id) ON DELETE CASCADE
+
+CREATE INDEX sessions_by_parent ON sessions (parent) WHERE parent IS NOT NULL

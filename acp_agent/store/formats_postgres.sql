@@ -208,3 +208,9 @@ INSERT INTO channels VALUES (gen_random_uuid()::text || gen_random_uuid()::text)
 -- format 10
 
 ALTER TABLE sessions ADD COLUMN real_cwd TEXT NOT NULL DEFAULT ''
+
+-- format 11
+
+ALTER TABLE sessions ADD COLUMN parent TEXT COLLATE "C" REFERENCES sessions (id) ON DELETE CASCADE
+
+CREATE INDEX sessions_by_parent ON sessions (parent) WHERE parent IS NOT NULL

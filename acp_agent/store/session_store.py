@@ -10,6 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from acp_agent.errors import StoreConflict, StoreError
 from acp_agent.lazy import load
@@ -72,10 +73,11 @@ class SessionStore(Part):
 
     # --- sessions ---------------------------------------------------------------------------------------------
 
-    def create(self, record: SessionRecord) -> None:
+    def create(self, record: SessionRecord, parent: str | None = None) -> None:
+        """`parent`: the session whose sub-agent it is, with which it goes."""
         made = record.created_at or now()
         self._db.change(
-            f"INSERT INTO sessions ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
+            f"INSERT INTO sessions ({COLUMNS}, parent) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
             record.id,
             record.cwd,
             _directories(record.additional_directories),
@@ -88,7 +90,14 @@ class SessionStore(Part):
             record.turns,
             record.place,
             record.real,
+            parent,
         )
+
+    def create_child(self, session_id: str, parent: str, **about: str) -> None:
+        """A session for a sub-agent of `parent`, which is like that but for what is stated."""
+        if (record := self.get(parent)) is None:
+            raise StoreError(f"session {parent} was deleted")
+        self.create(replace(record, id=session_id, turns=0, created_at="", updated_at="", **about), parent)
 
     def get(self, session_id: str) -> SessionRecord | None:
         rows = self._db.rows(f"SELECT {COLUMNS} FROM sessions WHERE id = ?", session_id)

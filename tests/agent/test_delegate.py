@@ -1,10 +1,16 @@
 """Sub-agents: their own history, their calls below the parent, permissions with attribution, an end with the parent."""
 
+import re
+from contextlib import closing
+
 from acp_agent.client.permissions import reject_once
+from acp_agent.loop.memory.replay import rebuild_history
 from acp_agent.schema.acp import AgentMessageChunk, ToolCall, ToolCallProgress
+from acp_agent.store.stores import sqlite_store
 from acp_agent.testing.fake_model import Answer, Call, Failure
 
 from .kit import asks, bash, cancels, reloads, rig, went
+from .test_fork import conversation, texts
 
 
 def delegate(**arguments: object) -> Answer:
@@ -137,3 +143,53 @@ async def test_what_a_sub_agent_changed_can_be_read_and_edited_by_the_one_above(
     script = [read, delegate(), change, read, "changed", read, edit, "done"]
     async with went(tmp_path, script, mode="auto", files={"a.txt": "one\n"}) as r:
         assert (r.project / "a.txt").read_text() == "three\n"
+
+
+def child(r) -> str:
+    """The session of the sub-agent that the first call of `delegate` started."""
+    calls = [call for call in r.editor.tool_calls().values() if call.title.startswith("Sub-agent")]
+    return calls[0].meta["subAgent"]["sessionId"]
+
+
+async def listed(r) -> list[str]:
+    return [each["sessionId"] for each in (await r.editor.request("session/list", {}))["sessions"]]
+
+
+async def test_its_conversation_is_a_session_that_can_be_shown_and_gone_on_with_and_goes_with_its_parent(tmp_path):
+    script = [delegate(), READ, "It is 42.", "done", "Twice that is 84."]
+    async with went(tmp_path, script, files={"a.txt": "42\n"}) as r:
+        parent, sub = r.editor.session_id, child(r)
+        assert await listed(r) == [parent]
+        await r.editor.load_session(sub, r.project)
+        assert texts(r, sub, "user_message_chunk") == ["Find the number."] and texts(r, sub) == ["It is 42."]
+        (read,) = r.editor.tool_calls().values()
+        assert read.status == "completed" and "parentToolUseId" not in read.meta["claudeCode"]
+        await r.editor.prompt("And twice?")
+        said = conversation(r, 5)
+        assert said[0] == "Find the number." and "42" in said[2] and said[-2:] == ["It is 42.", "And twice?"]
+        assert await listed(r) == [sub, parent], "what was prompted is a session like any other"
+        await r.editor.request("session/delete", {"sessionId": parent})
+        assert await listed(r) == []
+
+
+async def test_a_sub_agent_of_a_sub_agent_is_a_child_of_it_and_reads_the_outputs_of_both(tmp_path):
+    config = "[tools]\nmax_output_chars = 1000\n"
+    count = asks(bash("seq 5000"))
+    script = [delegate(), delegate(), count, "inner", "outer", "done"]
+    async with went(tmp_path, script, mode="auto", config=config) as r:
+        kept = re.search(r"[0-9a-f]{8}-[0-9a-f-]{27}", last(r, 4))
+        for words in ("outer", "inner"):
+            await r.editor.load_session(child(r), r.project)
+            assert texts(r, r.editor.session_id) == [words]
+        script += [asks(Call("read_overflow", {"id": kept[0], "offset": 0, "limit": 50})), "Read."]
+        await r.editor.prompt("Read it.")
+        assert "\n7\n" in last(r, 8)
+
+
+async def test_what_a_cancelled_or_failed_sub_agent_had_said_is_stored(tmp_path):
+    script = [delegate(), READ, Failure(401, {"error": {"message": "no"}}), "done"]
+    async with went(tmp_path, script, files={"a.txt": "42\n"}) as r:
+        with closing(sqlite_store(tmp_path / "home/.local/state/acp-coder/sessions.db")) as store:
+            (sub,) = [row[0] for row in store._db.rows("SELECT id FROM sessions WHERE parent = ?", r.editor.session_id)]
+            assert [entry.kind for entry in store.entries(sub)][:3] == ["fork", "message", "update"]
+            assert len(rebuild_history(store.entries(sub))[0].messages) == 3

@@ -59,7 +59,8 @@ async def test_nothing_of_the_agents_parent_reaches_what_it_starts(tmp_path: Pat
 
     language_server = f"{report('lsp')}; exec {shlex.join([sys.executable, str(LSP / 'raw_server.py')])}"
     (tmp_path / "config.toml").write_text(
-        "[mcp]\nprompt_wait = 60\n[lsp]\nunconfined = true\nedit_wait = 60\n[lsp.servers.raw]\nlanguages = { '.raw' = 'raw' }\n"
+        "[mcp]\nprompt_wait = 60\n[lsp]\nunconfined = true\nedit_wait = 60\n"
+        "[lsp.servers.raw]\nlanguages = { '.raw' = 'raw' }\n"
         f"command = {json.dumps(['sh', '-c', language_server])}\n"
         f"[[hooks.tool_before]]\ncommand = {json.dumps(report('observing'))}\n"
         f"[[hooks.on]]\nevent = 'PreToolUse'\ncommand = {json.dumps(report('deciding'))}\n"

@@ -385,9 +385,8 @@ async def test_what_runs_on_in_the_background_servers_and_browsers_go_with_the_a
     leave = Call("bash", {"command": f"sleep 600 & echo $! > {tmp_path / 'left'}"})
     look = Call("browser", {"action": "open", "url": "http://localhost:9/"})
     script = [Answer(tool_calls=(start, leave, Call("mcp_raw_echo", {}), look)), "done"]
-    config = configured(
-        tmp_path, '[mcp]\nprompt_wait = 60\n[tools.web]\nhttp_hosts = ["localhost"]\nprivate_hosts = ["localhost"]\n'
-    )
+    web = '[tools.web]\nhttp_hosts = ["localhost"]\nprivate_hosts = ["localhost"]\n'
+    config = configured(tmp_path, f"{web}[mcp]\nprompt_wait = 60\n")
     profiles = Path(tempfile.mkdtemp(prefix="e2e-", dir="/tmp"))
     request.addfinalizer(lambda: shutil.rmtree(profiles, ignore_errors=True))
     more = {**config, "ACP_CODER_MODE": "auto", "TMPDIR": str(profiles)}

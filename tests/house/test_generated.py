@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def guidance(name: str) -> str:
     """The text of a tool for the model, as it lies besides its module."""
-    return ROOT.joinpath(*TOOLS[name].partition(":")[0].split(".")).with_suffix(".md").read_text(encoding="utf-8")
+    *folders, _ = TOOLS[name].partition(":")[0].split(".")
+    return ROOT.joinpath(*folders, f"{name}.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from acp_agent.errors import ToolError
 from acp_agent.executors.fingerprint import file_clock, look, unchanged
 from acp_agent.llm.base import AssistantMessage, TextPart, ToolMessage, ToolUse, UserMessage
-from acp_agent.loop.calls.quota import CallQuota
-from acp_agent.loop.calls.repeats import RepeatedFailures, call_key
+from acp_agent.loop.calls.repeats import CallQuota, RepeatedFailures, call_key
 from acp_agent.loop.calls.result_cache import MARK, Looks, ResultCache
 from acp_agent.loop.model.doom_loop import DoomLoop
 from acp_agent.safety.access import NoAccess, PathAccess

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.undo.git_blobs import tracked
-from acp_agent.undo.git_index import changed_files, entries
+from acp_agent.undo.git_index import Entry, changed_files, entries
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -27,7 +27,7 @@ def repository(folder: Path, names: list[str]) -> Path:
     return folder
 
 
-def seen(folder: Path) -> tuple[object, object]:
+def seen(folder: Path) -> tuple[list[Entry], object]:
     data = (folder / ".git" / "index").read_bytes()
     os.utime(folder / ".git" / "index", (4e9, 4e9))  # Younger than all files.
     found = tracked(str(folder), folder / ".git")

@@ -62,7 +62,7 @@ class Turn(Struct):
     stopped: bool = False
 
 
-class Conversation:
+class PromptQueue:
     def __init__(
         self, host: AgentHost, folders: Callable[[], Folders], watcher: Front, tasks: anyio.abc.TaskGroup
     ) -> None:

@@ -21,7 +21,7 @@ from acp_agent.config.xdg import state_dir
 from acp_agent.fronts.headless import AGENT_COMMAND
 from acp_agent.fronts.lsp_server.agent_host import AgentHost
 from acp_agent.fronts.lsp_server.buffers import Buffers, WarnedTerminals
-from acp_agent.fronts.lsp_server.conversation import Conversation, Folders, Session, Turn
+from acp_agent.fronts.lsp_server.conversation import Folders, PromptQueue, Session, Turn
 from acp_agent.fronts.lsp_server.documents.editor_documents import Documents, path_of, uri_of
 from acp_agent.fronts.lsp_server.documents.edits import hunks_between, text_edits
 from acp_agent.fronts.lsp_server.documents.text_positions import Text, choose_encoding
@@ -83,7 +83,7 @@ class Front:
         # Other agents may not support that. It also asks before it uses files outside of the session's folders.
         self._foreign = tuple(argv) != AGENT_COMMAND
         self.host = AgentHost(argv, environ, self._connect, tasks)
-        self.conversation = Conversation(self.host, lambda: self.folders, self, tasks)
+        self.conversation = PromptQueue(self.host, lambda: self.folders, self, tasks)
         self._tasks = tasks
         self._prompted: Turn | None = None
         self._answer = ""

@@ -218,6 +218,7 @@ class Languages:
             except LspError as error:
                 log.info("%s: no errors are known: %s", after.path, error)
                 return NewErrors()
+        self._spawn(self._watch(after))  # They look at it all the same, once they are there.
         return NewErrors(waiting=["the language servers"])
 
     async def diagnostics(self, documents: Sequence[Document]) -> Report:

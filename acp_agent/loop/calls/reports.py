@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from acp_agent.errors import ToolError
 from acp_agent.executors.base import ExitStatus, Process
@@ -34,6 +35,8 @@ LARGEST_RAW = 1_000_000
 SMALL_RAW = 20_000
 """Bytes of `rawOutput` repeated in `_meta` for clients that read it there; if longer, the text is."""
 
+PARENT = "parentToolUseId"
+
 CANCELLED = "The call was cancelled by the user."
 
 
@@ -47,10 +50,11 @@ class Display(Struct, frozen=True):
 
 
 class Parent:
-    """The call whose sub-agent makes these calls: its card shows the current activity."""
+    """The call whose sub-agent makes these calls: its card shows the current activity. `outbox`: of the sub-agent."""
 
-    def __init__(self, call: Call, reports: Reports, title: str, kind: str) -> None:
+    def __init__(self, call: Call, reports: Reports, title: str, kind: str, outbox: Outbox) -> None:
         self.call_id = call.id
+        self.outbox = outbox
         self.title = title
         self.about = {"agent_id": call.id, "agent_type": kind}
         """What hooks are told of the sub-agent."""
@@ -130,7 +134,7 @@ class Reports:
         if entry is not None and entry.kind == "execute" and self._display.terminal_meta:
             meta.update(terminal_info(call.id, self._cwd))
             content.append(acp.Terminal(terminal_id=call.id))
-        self._outbox.emit(
+        self._emit(
             acp.ToolCall(
                 tool_call_id=call.id,
                 title=legible(description.title),
@@ -167,7 +171,16 @@ class Reports:
         )
 
     def update(self, call: Call, *, keep: bool = True, clean: bool = False, **changed: Any) -> None:
-        self._outbox.emit(acp.ToolCallProgress(tool_call_id=call.id, **changed), keep=keep, clean=clean)
+        self._emit(acp.ToolCallProgress(tool_call_id=call.id, **changed), keep=keep, clean=clean)
+
+    def _emit(self, update: acp.ToolCall | acp.ToolCallProgress, *, keep: bool = True, clean: bool = False) -> None:
+        """To the session, and to the log of the sub-agent that makes the call, whose own call it is."""
+        self._outbox.emit(update, keep=keep, clean=clean)
+        if self._parent is not None and keep:
+            if isinstance(meta := update.meta, dict) and "claudeCode" in meta:
+                claude = {name: value for name, value in meta["claudeCode"].items() if name != PARENT}
+                update = replace(update, meta={**meta, "claudeCode": claude})
+            self._parent.outbox.emit(update, clean=clean)
 
     def say(self, call: Call, text: str) -> None:
         """A line shown in the call until something else replaces it."""
@@ -255,7 +268,7 @@ class Reports:
     def _meta(self, call: Call) -> dict[str, Any]:
         claude = {"toolName": call.name}
         if self._parent is not None:
-            claude["parentToolUseId"] = self._parent.call_id
+            claude[PARENT] = self._parent.call_id
         return {"tool_name": call.name, "claudeCode": claude}
 
 

@@ -14,7 +14,6 @@ One of the few places with `except Exception`: a tool that breaks is a failed ca
 
 from __future__ import annotations
 
-import copy
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -33,7 +32,6 @@ from msgspec.structs import replace
 from acp_agent import tracing
 from acp_agent.disk import HERE
 from acp_agent.errors import AgentError, ConfigError, ConnectionClosed, ExecutorError, HookFailed, ToolError
-from acp_agent.lazy import load
 from acp_agent.legible import legible
 from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
 from acp_agent.loop.beside.other_places import OtherPlaces
@@ -41,9 +39,8 @@ from acp_agent.loop.beside.scheduler import Scheduler
 from acp_agent.loop.calls.call import Call, Ran, Ready
 from acp_agent.loop.calls.gate import Gate, Permit, Refused, TurnCancelledByClient
 from acp_agent.loop.calls.outputs import Outputs
-from acp_agent.loop.calls.quota import CallQuota
-from acp_agent.loop.calls.repeats import RepeatedFailures, call_key
-from acp_agent.loop.calls.reports import CANCELLED, Parent, Reports, locations_of
+from acp_agent.loop.calls.repeats import CallQuota, RepeatedFailures, call_key
+from acp_agent.loop.calls.reports import CANCELLED, Reports, locations_of
 from acp_agent.loop.calls.result_cache import Looks, ResultCache
 from acp_agent.loop.calls.this_call import ThisCall
 from acp_agent.loop.judging import judged
@@ -51,7 +48,7 @@ from acp_agent.loop.memory.memory import Memory
 from acp_agent.loop.prompts.instructions import neutral
 from acp_agent.loop.shell.command_network import CommandNetwork
 from acp_agent.loop.shell.session_shell import Shell
-from acp_agent.loop.toolbox.offer import THOUGHTS, Offer
+from acp_agent.loop.toolbox.offer import LONGEST_NAME, THOUGHTS
 from acp_agent.loop.toolbox.toolbox import Toolbox
 from acp_agent.loop.undo.change_recorder import ChangeRecorder, Window
 from acp_agent.lsp.base import LanguageServices
@@ -91,50 +88,60 @@ class RoundResult(Struct, frozen=True):
     """Something was changed."""
 
 
+class Conversation(Struct, frozen=True):
+    """One history with a model, of a session or of a sub-agent, and what belongs to it wherever its calls run."""
+
+    memory: Memory
+    toolbox: Toolbox
+    reports: Reports
+    quota: CallQuota
+    """Of the session, with its sub-agents."""
+    failures: RepeatedFailures
+    home: str
+    """The place where the session is."""
+    above: tuple[str, ...] = ()
+    """The calls that it works for, the outermost first; of the session itself none."""
+
+    @property
+    def depth(self) -> int:
+        return len(self.above)
+
+
 class Calls:
-    """The calls of a session, or (`below`) of a sub-agent in it."""
+    """The calls of a conversation: a session's own, or (`of`) that of a sub-agent in it."""
 
     def __init__(
         self,
         session: Session,
-        toolbox: Toolbox,
+        conversation: Conversation,
         gate: Gate,
         shell: Shell,
-        memory: Memory,
         languages: LanguageServices,
         web: WebAccess,
         scheduler: Scheduler,
-        reports: Reports,
         outputs: Outputs,
         network: CommandNetwork,
         recorder: ChangeRecorder,
+        elsewhere: OtherPlaces,
     ) -> None:
-        config = session.config.settings.tools
         self.session = session
-        self.config = config
-        self.toolbox = toolbox
+        self.config = session.config.settings.tools
+        self.conversation = conversation
+        self.toolbox = conversation.toolbox
+        self.memory = conversation.memory
+        self.reports = conversation.reports
+        self.quota = conversation.quota
+        self.failures = conversation.failures
         self.gate = gate
         self.guard = gate.guard
         self.shell = shell
-        self.memory = memory
         self.languages = languages
         self.web = web
         self.scheduler = scheduler
-        self.reports = reports
         self.outputs = outputs
         self.network = network
         self.recorder = recorder
-        self.depth = 0
-        """Nesting depth."""
-        self.home = session.config.settings.agent.place
-        """Where the session is."""
-        self.elsewhere = OtherPlaces(session)
-        self.quota = CallQuota(config.max_tool_calls_per_session)
-        self._begin()
-
-    def _begin(self) -> None:
-        self.failures = RepeatedFailures(self.config.repeated_failures)
-        vars(self).pop("_cache", None)
+        self.elsewhere = elsewhere
 
     @cached_property
     def _cache(self) -> ResultCache:
@@ -142,19 +149,17 @@ class Calls:
         looks = Looks(self.shell.files, buffers=self.shell.offer.read_text, here=self.session.roots.disk.here)
         return ResultCache(looks, enabled=cache.enabled, ttl=cache.ttl)
 
-    def below(self, parent: Parent, tools: frozenset[str]) -> Calls:
-        """The calls of a sub-agent, with these of our tools and its own shell and memory."""
-        other = copy.copy(self)
-        other.depth = self.depth + 1
-        other.toolbox = self.toolbox.only(tools)
-        place = self.shell.place if parent.call.ready is None else parent.call.ready.shell.place
-        shell = self.shell if place == self.shell.place else self.shell.at(place)
-        other.shell = shell.below(parent.call_id)
-        other.memory = self.memory.below()
-        other.reports = self.reports.below(parent)
-        other.recorder = self.recorder.below(parent.call_id, other.shell)
-        other._begin()
-        return other
+    def of(self, conversation: Conversation, shell: Shell | None = None) -> Calls:
+        """Those of another conversation in the same session; `shell`: where they run, if not where these do."""
+        about = (shell or self.shell, self.languages, self.web, self.scheduler, self.outputs, self.network)
+        return Calls(self.session, conversation, self.gate, *about, self.recorder, self.elsewhere)
+
+    def joined(self, calls: Calls) -> Calls:
+        """These in the conversation of `calls`, which are in another place: with what files and tools are here."""
+        theirs = calls.conversation
+        toolbox = self.toolbox.only(frozenset(calls.toolbox.offer.names()))
+        about = {"reports": theirs.reports, "quota": theirs.quota, "home": theirs.home, "above": theirs.above}
+        return self.of(replace(self.conversation, toolbox=toolbox, **about))
 
     def forget(self) -> None:
         """The model has forgotten the conversation: resets what depends on it."""
@@ -199,7 +204,7 @@ class Calls:
     @property
     def _away(self) -> bool:
         """Whether files are others than the session's."""
-        return self.home != self.session.config.settings.agent.place
+        return self.conversation.home != self.session.config.settings.agent.place
 
     def _only_reads(self, call: Call) -> bool:
         entry = self.toolbox.registry.find(call.use.name)
@@ -267,7 +272,7 @@ class Calls:
 
     def _ended(self, call: Call) -> None:
         self._audit(call)
-        self.shell.turn.facts.ended(call, seen=self.recorder.enabled, below=self.depth > 0)
+        self.shell.turn.facts.ended(call, seen=self.recorder.enabled, below=self.conversation.depth > 0)
 
     def _audit(self, call: Call) -> None:
         """Logs the outcome of a call; a refused one was logged with the decision."""
@@ -356,7 +361,7 @@ class Calls:
         call.name = entry.name if entry is not None else call.use.name
         if entry is None:
             reports.announce(call, None, Description(f"Unknown tool {call.use.name[:LONGEST_NAME]}"), given)
-            reports.fail(call, _unknown(call.use.name, self.toolbox.offer))
+            reports.fail(call, self.toolbox.offer.unknown(call.use.name))
             return
         tool = registry.loaded(entry.name)
         if tool is None:  # The first call of a process may come before the tools were loaded in the background.
@@ -411,9 +416,7 @@ class Calls:
             parts = await self.elsewhere.parts(place)
         except (ExecutorError, ConfigError) as error:
             raise ToolError(f"{error}. Nothing was run, here or there.", "network_error") from error
-        own, model = copy.copy(parts.calls), self.shell.turn.model
-        own.depth, own.quota, own.reports, own.home = self.depth, self.quota, self.reports, self.home
-        own.toolbox = own.toolbox.only(frozenset(self.toolbox.offer.names()))
+        own, model = parts.calls.joined(self), self.shell.turn.model
         await own.toolbox.offer.aim(about, self.memory.room.known(model.name, model.known_window))
         return own
 
@@ -425,7 +428,9 @@ class Calls:
             _not_left(place, params)
         session = self.session.config.settings.agent.place
         if shown and (sent or (place or self.shell.place) != session):
-            words = f"A program in a terminal runs where the session is (`{self.home}`), where it is judged."
+            words = (
+                f"A program in a terminal runs where the session is (`{self.conversation.home}`), where it is judged."
+            )
             raise ToolError(words, "invalid_parameters", suggestion="Run it without `terminal`, or without `place`.")
         if not place or place == self.shell.place:
             return self.shell
@@ -469,7 +474,7 @@ class Calls:
             if runs:
                 await shell.confinement.ready()
             said = None if ready.hooked is None else ready.hooked.said
-            leaves = shell.place != self.home and (runs or (self._away and not ready.entry.reads_only))
+            leaves = shell.place != self.conversation.home and (runs or (self._away and not ready.entry.reads_only))
             written, agent = call.use.written, self.reports.agent
             call.facts = CallFacts(
                 call.name, ready.arguments, accesses, call.id, written, place, leaves, self._away, said, agent
@@ -590,7 +595,7 @@ class Calls:
         paths = [access.path for access in accesses if isinstance(access, PathAccess)]
         more, now = "", folder
         try:
-            more = await judged(roots, partial(self.memory.instructions.for_paths, paths))
+            more = await judged(roots, partial(self.memory.instructions_for, paths))
             now = await judged(roots, shell.cwd)
         except ExecutorError as error:  # What was done is done, even if the host does not answer any more.
             log.warning("after a call of %s: %s", call.name, error)
@@ -693,28 +698,6 @@ def _marked(result: ToolResult) -> ToolResult:
 
 def _shown(result: ToolResult) -> Sequence[Any]:
     return (Content(content=TextContent(text=result.text)),) if result.content is None else result.content
-
-
-def _unknown(name: str, offer: Offer) -> ToolError:
-    """Names the nearest tool, with its parameters, and all others."""
-    entries = offer.entries()
-    known = {other: entry for entry in entries for other in (entry.name, *entry.aliases)}
-    near = load("difflib:get_close_matches")(name[:LONGEST_NAME], known, n=1)
-    meant = f" Did you mean {_signature(known[near[0]])}?" if near else ""
-    return ToolError(
-        f"Unknown tool `{name[:LONGEST_NAME]}`.{meant} The tools are: {', '.join(entry.name for entry in entries)}.",
-        "tool_not_found",
-    )
-
-
-def _signature(entry: ToolEntry) -> str:
-    """`name(needed, [optional])`."""
-    properties, required = entry.parameters.get("properties") or {}, entry.parameters.get("required") or ()
-    return f"`{entry.name}({', '.join(each if each in required else f'[{each}]' for each in properties)})`"
-
-
-LONGEST_NAME = 100
-"""Characters shown of a name that the model made up."""
 
 
 def _parsed(tool: Any, entry: ToolEntry, arguments: dict[str, Any]) -> tuple[dict[str, Any], Any]:

@@ -3,18 +3,21 @@
 In the client, a sub-agent's calls appear below the call that started it (`_meta.claudeCode.parentToolUseId`); its text
 goes to the model that asked for it, not to the user. The call's card shows one line: its current activity. Cancelling
 the call ends all of it: it runs in the call's own task.
+
+Its conversation is stored as a session, a child of the one it works for (`_meta.subAgent.sessionId` of the call). It
+can be loaded, resumed and prompted like any other, is listed once it was prompted, and goes with its parent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import uuid
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
-import msgspec
 from msgspec import structs
 from msgspec.structs import replace
 
@@ -23,20 +26,24 @@ from acp_agent.errors import AuthRequired, InvalidParams, ProviderError, ToolErr
 from acp_agent.lazy import load
 from acp_agent.llm import base as llm
 from acp_agent.loop.calls.call import Call
+from acp_agent.loop.calls.repeats import RepeatedFailures
 from acp_agent.loop.calls.reports import Parent
 from acp_agent.loop.hooks.call_patterns import our_tool
 from acp_agent.loop.judging import judged
 from acp_agent.loop.memory.compaction import Compacted
+from acp_agent.loop.memory.forking import ForkMark
 from acp_agent.loop.memory.room import Asked
 from acp_agent.loop.model.turn import Limits, run_turn
-from acp_agent.loop.model.turn_host import PlainCleaner
+from acp_agent.loop.model.turn_host import SessionHost
 from acp_agent.loop.modes import MODES
+from acp_agent.loop.outbox import ChildOutbox
 from acp_agent.loop.prompts.library import REVIEWER
 from acp_agent.loop.prompts.model_settings import model_settings
 from acp_agent.loop.prompts.review_findings import findings
 from acp_agent.loop.prompts.written_agents import WrittenAgent
+from acp_agent.protocol.codec import encode
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import SessionUpdate, StopReason
+from acp_agent.schema.acp import StopReason, TextContent, UserMessageChunk
 from acp_agent.tools.kit.tool_context import Location, Task, ToolResult
 
 if TYPE_CHECKING:
@@ -66,19 +73,21 @@ async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
     """Runs one task to its end, as `call` among `calls`. Raises ToolError if it could not be started or the model
     failed."""
     config = calls.config
-    if calls.depth >= config.delegate.max_depth:
+    if calls.conversation.depth >= config.delegate.max_depth:
         deep = config.delegate.max_depth
         raise ToolError(f"Sub-agents can be nested at most {deep} deep. Do the task yourself.", "policy_blocked")
     if task.isolated:
         return await _run_isolated(calls, call, task)
     written = _written(calls, task.agent)
-    parent = Parent(call, calls.reports, task.title, task.agent or task.title)
-    below = calls.below(parent, _allowed(calls, task, written))
-    model = await _model(calls, written)
+    tools, model = _allowed(calls, task, written), await _model(calls, written)
+    outbox = await _stored_child(calls, task, model)
+    parent = Parent(call, calls.reports, task.title, task.agent or task.title, outbox)
+    below = _below(calls, parent, tools)
     hooks, rounds, about = calls.shell.hooks, 0, parent.about
-    host = _SubHost(below, model, "" if written is None else written.instructions)
+    host = _SubHost(below, model, outbox, "" if written is None else written.instructions)
     host.refused = None if hooks.deciding is None else partial(hooks.before_compaction, **about)
     host.add(llm.UserMessage((llm.TextPart(task.prompt),)))
+    outbox.emit(UserMessageChunk(content=TextContent(text=task.prompt)))
     agent = calls.session.config.settings.agent
     limits = Limits(
         task.max_iterations,
@@ -103,9 +112,39 @@ async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
             f"The sub-agent's model failed: {error}",
             category.get(error.kind, "server_error" if error.retryable else "permanent_failure"),  # type: ignore[arg-type]
         ) from error
-    text = "\n\n".join(part for part in (host.last_words(), ENDINGS.get(reason, ""), *host.said) if part)
-    result = ToolResult(text or "[the sub-agent gave no answer]", failed=reason in ENDINGS)
+    finally:
+        with anyio.CancelScope(shield=True):
+            failure = await outbox.taken_failure()
+    lost = "" if failure is None else f"[the sub-agent's conversation is not stored: {failure}]"
+    text = "\n\n".join(part for part in (host.last_words(), ENDINGS.get(reason, ""), *host.said, lost) if part)
+    meta = {"subAgent": {"sessionId": outbox.session_id}}
+    result = ToolResult(text or "[the sub-agent gave no answer]", failed=reason in ENDINGS, meta=meta)
     return result if task.agent != REVIEWER else await _with_findings(result, calls.session.roots)
+
+
+async def _stored_child(calls: Calls, task: Task, model: ReadyModel) -> ChildOutbox:
+    """The log of a new sub-agent, in the store. Raises StoreError."""
+    session, sources, new = calls.session, calls.memory.sources, str(uuid.uuid4())
+    about = {"title": session.outbox.clean(task.title), "model": model.chosen, "place": calls.shell.workspace.name}
+    await session.store.do(session.store.create_child, new, sources[0], **about)
+    outbox = ChildOutbox(new, session.outbox)
+    outbox.put("fork", encode(ForkMark(sources)))
+    return outbox
+
+
+def _below(calls: Calls, parent: Parent, tools: frozenset[str]) -> Calls:
+    """The calls of a sub-agent, with these of our tools and its own shell and memory, where `parent` runs."""
+    ours, ready = calls.conversation, parent.call.ready
+    shell = calls.shell if ready is None else calls.shell.like(ready.shell)
+    conversation = replace(
+        ours,
+        memory=ours.memory.below(parent.outbox),
+        toolbox=ours.toolbox.only(tools),
+        reports=ours.reports.below(parent),
+        failures=RepeatedFailures(calls.config.repeated_failures),
+        above=(*ours.above, parent.call_id),
+    )
+    return calls.of(conversation, shell.below(parent.call_id))
 
 
 async def _with_findings(result: ToolResult, roots: Roots) -> ToolResult:
@@ -134,10 +173,8 @@ async def _run_isolated(calls: Calls, call: Call, task: Task) -> ToolResult:
     try:
         parts = await session.parts_elsewhere(Path(hold.worktree.path))
         try:
-            own, model = parts.calls, calls.shell.turn.model
+            own, model = parts.calls.joined(calls), calls.shell.turn.model
             own.memory.library = calls.memory.library
-            own.depth, own.quota, own.reports, own.home = calls.depth, calls.quota, calls.reports, calls.home
-            own.toolbox = own.toolbox.only(frozenset(calls.toolbox.offer.names()))
             await own.shell.confinement.ready()
             await own.toolbox.offer.aim(task.prompt, calls.memory.room.known(model.name, model.known_window))
             result = await run_sub_agent(own, call, replace(task, isolated=False))
@@ -190,7 +227,7 @@ def _allowed(calls: Calls, task: Task, agent: WrittenAgent | None) -> frozenset[
             and (entry.reads_only or not reads)
         ]
     offered = [entry for entry in entries if entry.name not in NOT_FOR_SUB_AGENTS]
-    if calls.depth + 1 >= calls.config.delegate.max_depth:
+    if calls.conversation.depth + 1 >= calls.config.delegate.max_depth:
         offered = [entry for entry in offered if entry.name != "delegate"]
     if task.tools is None:
         return frozenset(entry.name for entry in offered)
@@ -206,67 +243,46 @@ def _allowed(calls: Calls, task: Task, agent: WrittenAgent | None) -> frozenset[
 
 def _sub_settings(settings: llm.ModelSettings, more: str) -> llm.ModelSettings:
     """The settings of a sub-agent: with its instructions, `more` of its own, and its own prompt cache."""
-    return msgspec.structs.replace(
+    return replace(
         settings,
         system="\n".join(filter(None, (settings.system.rstrip(), INSTRUCTIONS, more))),
         cache_key=f"{settings.cache_key}-sub" if settings.cache_key else "",
     )
 
 
-class _SubHost:
-    """The host of a sub-agent's turn: none of its text is shown or stored."""
+class _SubHost(SessionHost):
+    """The host of a sub-agent's turn: its text is stored, and not shown."""
 
-    def __init__(self, calls: Calls, model: ReadyModel, instructions: str) -> None:
-        self._model = model
+    def __init__(self, calls: Calls, model: ReadyModel, outbox: ChildOutbox, instructions: str) -> None:
+        session, conversation = calls.session, calls.conversation
+        super().__init__(session, model, conversation.memory, conversation.toolbox.offer, calls.shell.hooks, outbox)
         self.refused: Callable[[], Awaitable[str]] | None = None
         """As in `Room.fit`."""
-        self._memory = calls.memory
-        self._offer = calls.toolbox.offer
-        self._settings = _sub_settings(model_settings(calls.session, calls.memory, model), instructions)
+        self._own = _sub_settings(model_settings(session, conversation.memory, model), instructions)
         self.said: list[str] = []
-        self.add = self._memory.add
-        self.messages = self._memory.messages
-        self.prepare = model.prepare
-        self.fall_back = model.fall_back
-
-    def tools(self) -> Sequence[llm.ToolDefinition]:
-        return self._offer.definitions()
-
-    def undo_room(self) -> None:
-        """It ends with the refusal."""
 
     def join(self) -> bool:
         """The user talks to the session."""
         return False
 
-    def cleaner(self) -> PlainCleaner:
-        """Nothing of it is shown."""
-        return PlainCleaner()
-
-    def emit(self, update: SessionUpdate) -> None:
-        """Text and thoughts of a sub-agent are its own."""
-
-    async def drain(self) -> None:
-        """Nothing was sent."""
+    def undo_room(self) -> None:
+        """It ends with the refusal."""
 
     def settings(self) -> llm.ModelSettings:
-        return msgspec.structs.replace(self._settings, model=self._model.id)
+        return replace(self._own, model=self._model.id)
 
     @property
     def _asked(self) -> Asked:
         return Asked(self._model.id, self.settings(), self.tools(), self._model.known_window)
 
     def report_usage(self, usage: llm.UsageReport | None, message: llm.AssistantMessage) -> None:
-        messages = self.messages()
-        before = messages[:-1] if messages and isinstance(messages[-1], llm.AssistantMessage) else messages
-        self._memory.room.counted(before, self._asked, 0 if usage is None else usage.input_tokens)
+        self._room.counted(self._before(), self._asked, 0 if usage is None else usage.input_tokens)
 
     async def make_room(self, refused: ProviderError | None = None) -> str | None:
         asked = self._asked
         if refused is not None:
-            self._memory.room.learn(refused, self.messages(), asked)
-        room, forced = self._memory.room, refused is not None
-        return await room.fit(self, asked, lambda: None, forced=forced, refused=self.refused)
+            self._room.learn(refused, self.messages(), asked)
+        return await self._room.fit(self, asked, lambda: None, forced=refused is not None, refused=self.refused)
 
     def begin(self) -> None:
         """Nobody watches."""
@@ -279,6 +295,7 @@ class _SubHost:
 
     def say(self, text: str) -> None:
         self.said.append(f"[{text}]")
+        self._outbox.say(text)
 
     def last_words(self) -> str:
         return llm.last_words(self.messages())

@@ -114,7 +114,7 @@ class ThisCall:
         call.goes_on = calls.shell.runs.adopt(
             process, command, call, calls.reports, timeout=timeout, place=self._shell.place
         )
-        call.goes_on.unknown = calls.depth > 0
+        call.goes_on.unknown = calls.conversation.depth > 0
         if process in call.processes:
             call.processes.remove(process)
             self._shell.runs.programs.give()

@@ -3,8 +3,8 @@ instructions."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -31,7 +31,7 @@ USABLE = "acp_agent.llm.images:usable"
 
 
 class Memory:
-    """Of one session, or (`below`) of a sub-agent in it, which has its own conversation and stores nothing."""
+    """Of one conversation. `sources`: the sessions whose stored outputs it reads besides its own."""
 
     def __init__(
         self,
@@ -42,15 +42,16 @@ class Memory:
         instructions: Instructions,
         skills: Skills,
         library: Library,
+        sources: tuple[str, ...] = (),
     ) -> None:
         self._outbox = outbox
         self._store = store
-        self._kept = True
         self._notes: list[str] = []
         self._added: list[Message] = []
         """By `restore`."""
-        self._sources: tuple[str, ...] = ()
-        """The sessions that this one was forked from: it reads their outputs."""
+        self._sources = sources
+        self._told: set[Path] = set()
+        """Files of instructions that the model has seen in results."""
         self.history = History()
         self.room = room
         self.goals = goals
@@ -60,15 +61,19 @@ class Memory:
         self.ledger = Ledger()
         self.notes = store.memories
 
-    def below(self) -> Memory:
-        """The memory of a sub-agent, which knows nothing yet."""
-        other = copy.copy(self)
-        other._kept = False
-        other.history = History()
-        other.room = self.room.below()
-        other.instructions = self.instructions.for_sub_agent()
-        other.ledger = Ledger()
-        return other
+    def below(self, outbox: Outbox) -> Memory:
+        """The memory of a sub-agent, which knows nothing yet. `outbox`: its own."""
+        project = self.instructions, self.skills, self.library
+        return Memory(outbox, self._store, self.room.below(), self.goals, *project, self.sources)
+
+    def instructions_for(self, paths: Iterable[Path]) -> str:
+        """Those of sub-folders on the way to these files that the model has not seen yet."""
+        return self.instructions.for_paths(paths, self._told)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The session, and those that it was forked from or is part of."""
+        return (self._outbox.session_id, *self._sources)
 
     @property
     def length(self) -> int:
@@ -84,15 +89,13 @@ class Memory:
             message = self._clean(message)
         message = self._seen(message)
         self.history.add(message)
-        if self._kept:
-            self._outbox.put("message", encode(message))
+        self._outbox.put("message", encode(message))
 
     def replace(self, messages: Sequence[Message]) -> None:
         """Replaces the history with `messages`; what the user sees stays."""
         messages = [self._clean(message) for message in messages]
         self.history.replace(messages)
-        if self._kept:
-            self._outbox.put("reset", encode(messages))
+        self._outbox.put("reset", encode(messages))
 
     def _seen(self, message: Message) -> Message:
         """With images that a model can take, and words instead of others, which the user is told, too."""
@@ -140,7 +143,7 @@ class Memory:
         await self._outbox.store_now(entry)
         self._notes = pending_notes([*entries, entry])
         self.history = history_of([*entries, entry])
-        self.instructions.forget()
+        self._told.clear()
         self.ledger.clear()
 
     def tell(self, note: str) -> None:
@@ -155,14 +158,14 @@ class Memory:
     def forget(self) -> None:
         """Makes the model forget the conversation and everything it was shown in it."""
         self.replace([])
-        self.instructions.forget()
+        self._told.clear()
         self.ledger.clear()
 
     async def read_overflow(self, overflow_id: str, offset: int, limit: int) -> OverflowPart | None:
         """Returns part of a stored output of this session; offset and limit in characters. `None` if it does not exist.
         Raises StoreError."""
         kept = self._store.overflow
-        for session_id in (self._outbox.session_id, *self._sources):
+        for session_id in self.sources:
             part = await kept.do(kept.read, session_id, overflow_id, offset, limit)
             if part is not None:
                 return part

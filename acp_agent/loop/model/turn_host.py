@@ -88,8 +88,11 @@ def summariser(model: ReadyModel, settings: ModelSettings) -> Summarise:
 class SessionHost:
     """One turn of `session` with `model`. Settings and tools are read again for each request."""
 
-    def __init__(self, session: Session, model: ReadyModel, memory: Memory, offer: Offer, hooks: Hooks) -> None:
+    def __init__(
+        self, session: Session, model: ReadyModel, memory: Memory, offer: Offer, hooks: Hooks, outbox: Outbox
+    ) -> None:
         self._session = session
+        self._outbox = outbox
         self._hooks = hooks
         self._model = model
         self._memory = memory
@@ -99,20 +102,24 @@ class SessionHost:
         self._unsent = offer.unsent
         self.messages = memory.messages
         self.add = memory.add
-        self.drain = session.outbox.drain
-        self.say = session.outbox.say
-        self.join = session.join
+        self.drain = outbox.drain
         self.prepare = model.prepare
         self.fall_back = model.fall_back
 
     def settings(self) -> ModelSettings:
         return replace(model_settings(self._session, self._memory, self._model), unsent=self._unsent)
 
+    def join(self) -> bool:
+        return self._session.join()
+
+    def say(self, text: str) -> None:
+        self._outbox.say(text)
+
     def emit(self, update: SessionUpdate) -> None:
-        self._session.outbox.emit(update)
+        self._outbox.emit(update)
 
     def cleaner(self) -> Cleaner:
-        redaction = self._session.outbox.redaction
+        redaction = self._outbox.redaction
         return PlainCleaner() if redaction is None else redaction.stream()
 
     @property
@@ -121,9 +128,7 @@ class SessionHost:
         return Asked(self._model.name, self.settings(), self.tools(), self._model.known_window, number)
 
     def report_usage(self, usage: UsageReport | None, message: AssistantMessage) -> None:
-        asked = self._asked
-        messages = self.messages()
-        before = messages[:-1] if messages and isinstance(messages[-1], AssistantMessage) else messages
+        asked, before = self._asked, self._before()
         if usage is None:  # A guess if the server says nothing.
             self._room.counted(before, asked, 0)
             asked_for = self._room.measure(before, asked).all
@@ -132,6 +137,11 @@ class SessionHost:
             self._room.counted(before, asked, usage.input_tokens)
         window = self._room.window(asked)
         self._session.report_usage(usage.input_tokens + usage.output_tokens, window, usage)
+
+    def _before(self) -> Sequence[Message]:
+        """What the last answer answers."""
+        messages = self.messages()
+        return messages[:-1] if messages and isinstance(messages[-1], AssistantMessage) else messages
 
     def undo_room(self) -> None:
         if self._before_refusal and self._before_refusal != list(self.messages()):
@@ -143,7 +153,7 @@ class SessionHost:
         if refused is not None:
             self._before_refusal = list(self.messages())
             self._room.learn(refused, self.messages(), asked)
-        desk = SessionDesk(self._session.outbox, self._memory)
+        desk = SessionDesk(self._outbox, self._memory)
         words = await self._room.fit(
             desk,
             asked,

@@ -8,7 +8,6 @@ the repository) are not followed.
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import logging
 import os
@@ -51,7 +50,6 @@ class Instructions:
         self._roots = roots
         self._enabled = enabled
         self._max_bytes = max_bytes
-        self._told: set[Path] = set()
         self.text = self._of_roots()
         """For the head of the conversation; empty if there are none."""
         self.limits: Callable[[], str] = str
@@ -94,8 +92,9 @@ class Instructions:
             parts |= reversed(own.items())
         return "".join(parts.values())
 
-    def for_paths(self, paths: Iterable[Path]) -> str:
-        """Returns the not yet shown instructions of the folders between the session's and these files."""
+    def for_paths(self, paths: Iterable[Path], known: set[Path]) -> str:
+        """Returns the instructions of the folders between the session's and these files, unless their files are in
+        `known`, to which they are added."""
         if not self._enabled:
             return ""
         parts = []
@@ -103,25 +102,15 @@ class Instructions:
         for path in paths:
             for folder in self._between(path):
                 file = instruction_file(folder, self._roots.disk)
-                if file is None or file in self._told or file in told:
+                if file is None or file in known or file in told:
                     continue
                 told.add(file)
                 if text := self._read(file, self._max_bytes):
                     shown = self._roots.display(folder)
                     about = f"[instructions {self.mark}: for everything below {shown}/ ({file.name})]"
                     parts.append(f"{about}\n{text}\n[end of instructions {self.mark}]")
-        self._told |= told  # Not before all could be read.
+        known |= told  # Not before all could be read.
         return "\n".join(parts)
-
-    def for_sub_agent(self) -> Instructions:
-        """The same for a model that has not seen any sub-folder's instructions yet."""
-        other = copy.copy(self)
-        other._told = set()
-        return other
-
-    def forget(self) -> None:
-        """The model has forgotten the conversation and the instructions in it."""
-        self._told.clear()
 
     def _between(self, path: Path) -> list[Path]:
         """The folders from below a root down to `path`, outermost first."""

@@ -79,6 +79,11 @@ class Shell:
         workspace = self.workspaces.get(place)
         return self._another(workspace, f"{self._of}.{self.workspaces.opened.index(place)}")
 
+    def like(self, other: Shell) -> Shell:
+        """The shell where another one of the session is."""
+        name = other.workspace.name
+        return self if name == self.workspace.name else self.at(name)
+
     def _another(self, workspace: Workspace, of: str) -> Shell:
         return Shell(self.workspaces, workspace, self._roots, self.turn, self._folder, self.hooks, self.runs, of)
 

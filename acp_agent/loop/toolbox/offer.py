@@ -14,6 +14,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from acp_agent.config.model import DependencyRule, ToolsConfig
+from acp_agent.errors import ToolError
+from acp_agent.lazy import load
 from acp_agent.llm.base import ToolDefinition
 from acp_agent.loop.choices import Choices
 from acp_agent.loop.modes import Mode
@@ -60,6 +62,10 @@ ESSENTIAL = frozenset(
 )
 """Those of ours that a model with a small context gets, since the definitions of all tools would fill it; `tools` finds
 the others."""
+
+
+LONGEST_NAME = 100
+"""Characters shown of a name that the model made up."""
 
 
 class Offer:
@@ -134,6 +140,15 @@ class Offer:
         """The tool with that name, if it is offered."""
         entry = self._registry.find(name)
         return entry if entry is not None and self.why_not(entry) is None else None
+
+    def unknown(self, name: str) -> ToolError:
+        """Names the nearest tool, with its parameters, and all others."""
+        entries = self.entries()
+        known = {other: entry for entry in entries for other in (entry.name, *entry.aliases)}
+        near = load("difflib:get_close_matches")(name[:LONGEST_NAME], known, n=1)
+        meant = f" Did you mean {_signature(known[near[0]])}?" if near else ""
+        names = ", ".join(entry.name for entry in entries)
+        return ToolError(f"Unknown tool `{name[:LONGEST_NAME]}`.{meant} The tools are: {names}.", "tool_not_found")
 
     def names(self) -> list[str]:
         return [entry.name for entry in self.entries()]
@@ -417,3 +432,9 @@ def _largest_enum(schema: Any) -> int:
         return 0
     own = len(schema["enum"]) if isinstance(schema.get("enum"), list) else 0
     return max([own, *(_largest_enum(part) for part in _below(schema))])
+
+
+def _signature(entry: ToolEntry) -> str:
+    """`name(needed, [optional])`."""
+    properties, required = entry.parameters.get("properties") or {}, entry.parameters.get("required") or ()
+    return f"`{entry.name}({', '.join(each if each in required else f'[{each}]' for each in properties)})`"

@@ -90,7 +90,7 @@ class Turns:
         window = self._memory.room.known(model.name, model.known_window)
         await self._toolbox.offer.aim(outbox.clean(leading_text(blocks)), window)
         self._calls.recorder.begin()
-        host = SessionHost(self._session, model, self._memory, self._toolbox.offer, self._calls.shell.hooks)
+        host = SessionHost(self._session, model, self._memory, self._toolbox.offer, self._calls.shell.hooks, outbox)
         limits = Limits(
             agent.max_tool_iterations,
             "agent.max_tool_iterations",

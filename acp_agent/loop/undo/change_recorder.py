@@ -3,7 +3,6 @@ and after."""
 
 from __future__ import annotations
 
-import copy
 import logging
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -81,27 +80,17 @@ class ChangeRecorder:
         self._home = home
         self._spawn = spawn
         RECORDERS.add(self)
-        self._above = ""
-        """The calls of which ours are part, each with a slash."""
         self._copy_left, self._compare_left = 0.0, COMPARE_SECONDS
         self._running: list[Call] = []
         """Calls that something may be running for."""
         self._prompts: dict[str, int] = {}
         """By call: the prompt that it belongs to."""
         self._beside: list[bool] = []
-        """Whether something goes on beside; shared with sub-agents."""
+        """Whether something goes on beside."""
         self._background = ""
         """The call whose command was running in the background at the last look."""
         self.trouble = ""
         """Why nothing is kept, if that is so."""
-
-    def below(self, call_id: str, shell: Shell) -> ChangeRecorder:
-        """For the calls of a sub-agent that a call started: they are part of that call, too."""
-        _ = self.contents, self.camera, self.log, self.looks, self._looking  # The parts are shared.
-        other = copy.copy(self)
-        other._shell = shell
-        other._above = f"{self._above}{call_id}/"
-        return other
 
     @property
     def enabled(self) -> bool:
@@ -158,9 +147,11 @@ class ChangeRecorder:
 
     def _writer(self, call: Call) -> Writer:
         if call.outcome.writer is None:
-            title = call.ready.description.title if call.ready is not None else call.name
+            title, above = call.name, tuple[str, ...]()
+            if call.ready is not None:
+                title, above = call.ready.description.title, call.ready.calls.conversation.above
             title = self._session.outbox.clean(title)
-            call.outcome.writer = self.log.begin(self._session.turns, self._above + call.id, "call", title)
+            call.outcome.writer = self.log.begin(self._session.turns, "/".join((*above, call.id)), "call", title)
         return cast("Writer", call.outcome.writer)
 
     # --- what runs --------------------------------------------------------------------------------------------

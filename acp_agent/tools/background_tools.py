@@ -1,4 +1,4 @@
-"""`bash_output`: show the output of a background command."""
+"""`bash_list`, `bash_output`, `bash_kill`: the background commands."""
 
 from __future__ import annotations
 
@@ -7,6 +7,23 @@ from pydantic import Field, field_validator
 from acp_agent.tools.kit.base import HarmlessTool, Params
 from acp_agent.tools.kit.durations import wait_of
 from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
+
+
+class BashListParams(Params):
+    """No parameters."""
+
+
+class BashList(HarmlessTool[BashListParams]):
+    name = "bash_list"
+    title = "List the background commands"
+    kind = "read"
+    reads_only = True
+
+    async def run(self, params: BashListParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        states = ctx.shell.runs.states()
+        lines = [f"{state.run_id} [{state.words}] {' '.join(state.command.split())}" for state in states]
+        return ToolResult("\n".join(lines) or "[no background commands in this session]")
+
 
 MAX_WAIT = 60.0
 
@@ -43,3 +60,19 @@ class BashOutput(HarmlessTool[BashOutputParams]):
         lines = state.text.splitlines()
         left_out = max(0, len(lines) - params.tail)
         return ToolResult("", command=state.printed("\n".join(lines[left_out:]), left_out))
+
+
+class BashKillParams(Params):
+    run_id: str = Field(description="The run_id from `bash`.")
+
+
+class BashKill(HarmlessTool[BashKillParams]):
+    """It ends only commands that this session started."""
+
+    name = "bash_kill"
+    title = "End the background command {run_id:.8}"
+    kind = "execute"
+
+    async def run(self, params: BashKillParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        state = await ctx.shell.runs.kill(params.run_id)
+        return ToolResult("", command=state.printed())

@@ -1,4 +1,4 @@
-"""`schedule_add`: run a prompt regularly."""
+"""`schedule_add`, `schedule_list`, `schedule_remove`: prompts that are run regularly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, ToolAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, TextContent
-from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.base import HarmlessTool, Params, Tool
 from acp_agent.tools.kit.timing import next_run
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 
@@ -63,3 +63,45 @@ class ScheduleAdd(Tool[ScheduleAddParams]):
         return ToolResult(
             f"Schedule {made.id} runs first {when(made.next_run)}, while a session of this project is open."
         )
+
+
+class ScheduleListParams(Params):
+    pass
+
+
+class ScheduleList(HarmlessTool[ScheduleListParams]):
+    name = "schedule_list"
+    title = "List the schedules of this project"
+    aliases = ("cron_list",)
+    kind = "other"
+    reads_only = True
+
+    async def run(self, params: ScheduleListParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        store = ctx.scheduler.store
+        lines = [
+            f"- {item.id} `{item.timing}`, next {when(item.next_run)}, "
+            f"{f'last {when(item.last_run)}, {item.runs} runs' if item.last_run is not None else 'never run'}: "
+            f"{' '.join(item.prompt.split())[:200]}"
+            for item in await store.do(store.list, ctx.roots.project)
+        ]
+        return ToolResult("\n".join(lines) or "This project has no schedules.")
+
+
+class ScheduleRemoveParams(Params):
+    id: str = Field(description="The schedule's id, as `schedule_list` shows it.", min_length=1)
+
+
+class ScheduleRemove(HarmlessTool[ScheduleRemoveParams]):
+    name = "schedule_remove"
+    title = "Remove the schedule {id}"
+    aliases = ("cron_remove",)
+    kind = "other"
+
+    async def run(self, params: ScheduleRemoveParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        project, wanted = ctx.roots.project, params.id.strip()
+        store = ctx.scheduler.store
+        if not await store.do(store.remove, project, wanted):
+            ids = ", ".join(item.id for item in await store.do(store.list, project)) or "none"
+            raise ToolError(f"This project has no schedule {wanted}; it has {ids}.")
+        ctx.scheduler.changed()
+        return ToolResult(f"Removed the schedule {wanted}.")

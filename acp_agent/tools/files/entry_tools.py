@@ -1,0 +1,122 @@
+"""`create_directory`, `delete_path`, `copy_path`, `move_path`: files and folders as a whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from acp_agent.config.model import ToolsConfig
+from acp_agent.errors import ToolError
+from acp_agent.executors.base import Tally
+from acp_agent.safety.access import Access
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.safety.folders.trees import Judged
+from acp_agent.tools.files.entries import (
+    Transfer,
+    TransferParams,
+    delete_access,
+    need_allowed,
+    need_entry,
+    need_saved,
+    not_a_root,
+    told,
+)
+from acp_agent.tools.kit.base import Params, PathTool
+from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
+
+
+class CreateDirectoryParams(Params):
+    path: str = Field(description="The folder, absolute or relative to the working directory; parents are created.")
+
+
+class CreateDirectory(PathTool[CreateDirectoryParams]):
+    name = "create_directory"
+    title = "Create the folder {path}"
+    aliases = ("make_directory", "mkdir")
+    kind = "edit"
+    touches = "write"
+
+    async def preview(self, params: CreateDirectoryParams, ctx: ToolContext) -> Preview:
+        found = await ctx.files.stat(ctx.roots.resolve(params.path))
+        if found is not None and found.kind != "dir":
+            raise ToolError(f"{params.path} exists and is not a folder. Give another path.")
+        return Preview()
+
+    async def run(self, params: CreateDirectoryParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        made = await ctx.files.make_directory(ctx.roots.resolve(params.path))
+        if made == 0:
+            return ToolResult(f"{params.path} already exists.", raw_output={"folders": 0})
+        parents = f", and {made - 1} above it" if made > 1 else ""
+        return ToolResult(f"Created the folder {params.path}{parents}.", raw_output={"folders": made})
+
+
+class DeletePathParams(Params):
+    path: str = Field(description="The file or folder, absolute or relative to the working directory.")
+
+
+class DeletePath(PathTool[DeletePathParams]):
+    name = "delete_path"
+    title = "Delete {path}"
+    aliases = ("delete_file", "remove_path", "delete")
+    kind = "delete"
+
+    def access(self, params: DeletePathParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        return delete_access(not_a_root(roots, params.path), roots, config)
+
+    async def preview(self, params: DeletePathParams, ctx: ToolContext) -> Preview:
+        path = not_a_root(ctx.roots, params.path)
+        await need_saved(ctx, path, await need_entry(ctx, path, params.path))
+        accesses = delete_access(path, ctx.roots, ctx.config)
+        need_allowed(accesses, ctx)
+        return Preview(state=(path, Judged(accesses, ctx.roots.rules)), accesses=tuple(accesses))
+
+    async def run(self, params: DeletePathParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        path, judged = preview.state
+        await need_saved(ctx, path, await need_entry(ctx, path, params.path))
+        try:
+            tally = await ctx.files.remove(path, max_entries=ctx.config.files.max_tree_entries, judged=judged)
+        finally:
+            ctx.memory.ledger.forget_below(path)
+        return told(f"{params.path} was deleted", tally)
+
+
+class CopyPath(Transfer):
+    name = "copy_path"
+    aliases = ("copy_file",)
+    kind = "edit"
+    done = "copied"
+    verb = "Copy"
+
+    def paths(self, params: TransferParams, roots: Roots) -> tuple[Path, Path]:
+        return roots.entry(params.source), not_a_root(roots, params.destination)
+
+    async def transfer(
+        self, source: Path, destination: Path, overwrite: bool, judged: Judged, ctx: ToolContext
+    ) -> Tally:
+        most = ctx.config.files.max_tree_entries
+        try:
+            return await ctx.files.copy(source, destination, overwrite=overwrite, max_entries=most, judged=judged)
+        finally:
+            ctx.memory.ledger.forget_below(destination)
+
+
+class MovePath(Transfer):
+    name = "move_path"
+    aliases = ("rename_path", "move_file")
+    kind = "move"
+    done = "moved"
+    verb = "Move"
+
+    def paths(self, params: TransferParams, roots: Roots) -> tuple[Path, Path]:
+        return not_a_root(roots, params.source), not_a_root(roots, params.destination)
+
+    async def transfer(
+        self, source: Path, destination: Path, overwrite: bool, judged: Judged, ctx: ToolContext
+    ) -> Tally:
+        most = ctx.config.files.max_tree_entries
+        try:
+            return await ctx.files.move(source, destination, overwrite=overwrite, max_entries=most, judged=judged)
+        finally:
+            ctx.memory.ledger.forget_below(source)
+            ctx.memory.ledger.forget_below(destination)
