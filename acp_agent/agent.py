@@ -484,7 +484,7 @@ class Agent:
         return {"outcome": "promptRequired" if ready else "failed", "reason": reason}
 
     async def undo(self, method: str, params: Any) -> dict[str, Any]:
-        """The extension methods of docs/rooms/undo.md: `params` are those of one of them."""
+        """The extension methods of docs/internals/undo.md: `params` are those of one of them."""
         if not isinstance(params, dict) or not isinstance(params.get("sessionId"), str):
             raise InvalidParams("Invalid params: $.sessionId: a string is expected")
         session = await self._session(params["sessionId"])

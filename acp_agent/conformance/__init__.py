@@ -1,1 +1,1 @@
-"""A conformance kit for any ACP agent: `acp-coder conformance -- COMMAND` (docs/rooms/conformance.md)."""
+"""A conformance kit for any ACP agent: `acp-coder conformance -- COMMAND` (docs/internals/conformance.md)."""

@@ -78,13 +78,13 @@ ABOVE = {"acp_agent.loop.commands"}
 """Modules at the top of a wing that use all of its rooms."""
 
 ROOM_PAGES = {
-    "executors/far": "docs/rooms/places.md", "executors/places": "docs/rooms/places.md",
-    "executors/terminals": "docs/rooms/places.md", "executors/tmux": "docs/rooms/places.md",
-    "tools/terminal": "docs/rooms/places.md", "executors/sandbox": "docs/rooms/sandbox.md",
-    "executors/sandbox/proxy": "docs/rooms/network.md", "fronts/lsp_server": "docs/rooms/lsp-front.md",
-    "fronts/server": "docs/rooms/server.md", "fronts/playing": "docs/rooms/recordings.md",
-    "llm/recordings": "docs/rooms/recordings.md", "loop/hooks": "docs/rooms/hooks.md",
-    "loop/undo": "docs/rooms/undo.md",
+    "executors/far": "docs/internals/places.md", "executors/places": "docs/internals/places.md",
+    "executors/terminals": "docs/internals/places.md", "executors/tmux": "docs/internals/places.md",
+    "tools/terminal": "docs/internals/places.md", "executors/sandbox": "docs/internals/sandbox.md",
+    "executors/sandbox/proxy": "docs/internals/network.md", "fronts/lsp_server": "docs/internals/lsp-front.md",
+    "fronts/server": "docs/internals/server.md", "fronts/playing": "docs/internals/recordings.md",
+    "llm/recordings": "docs/internals/recordings.md", "loop/hooks": "docs/internals/hooks.md",
+    "loop/undo": "docs/internals/undo.md",
 }  # fmt: skip
 """Rooms with a page of their own: data, who calls whom."""
 
@@ -103,7 +103,7 @@ def test_every_module_has_a_floor():
 def test_every_part_has_its_page():
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     assert not [name for name in FLOORS if name not in ("", "__main__", "cli") and f"`{name}" not in text]
-    pages = re.findall(r"\]\(((?:wings|rooms)/[\w-]+\.md)\)", text)
+    pages = re.findall(r"\]\((internals/[\w-]+\.md)\)", text)
     assert len(pages) > 10 and not [page for page in pages if not (ROOT / "docs" / page).exists()]
 
 

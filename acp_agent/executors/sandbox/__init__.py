@@ -1,2 +1,2 @@
 """Confining the commands that run on this machine. The guarantees: docs/sandbox.md; this package:
-docs/rooms/sandbox.md."""
+docs/internals/sandbox.md."""

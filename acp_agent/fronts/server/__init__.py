@@ -1,4 +1,4 @@
-"""The agent for clients on other machines, over WebSockets (docs/rooms/server.md)."""
+"""The agent for clients on other machines, over WebSockets (docs/internals/server.md)."""
 
 COUNTS = "PROMETHEUS_MULTIPROC_DIR"
 """The variable that names a folder in which workers count together. prometheus_client looks for it when it is loaded,
