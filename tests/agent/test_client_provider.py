@@ -140,8 +140,7 @@ async def test_what_a_gateway_says_of_its_headers_is_hidden(tmp_path: Path) -> N
 
 
 async def test_what_it_gave_is_hidden_from_model_and_disk(tmp_path: Path) -> None:
-    command = f"echo {TOKEN[:8]}''{TOKEN[8:]}"
-    script: list[Answer | str] = [asks(bash(command)), "Done."]
+    script: list[Answer | str] = [asks(bash(f"echo {TOKEN[:8]}''{TOKEN[8:]}")), "Done."]
     headers = {"X-Api-Key": TOKEN, "Authorization": "Bearer another-not-a-token"}
     async with FakeModel(script) as model, client(tmp_path, environ={"ACP_CODER_MODE": "auto"}) as editor:
         await prompted(editor, tmp_path, model, headers=headers)

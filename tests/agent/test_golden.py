@@ -98,8 +98,7 @@ async def conversation(tmp_path: Path) -> dict[str, Any]:
 
 async def remote(tmp_path: Path) -> dict[str, Any]:
     """An agent whose model needs a login."""
-    environ = environ_for(tmp_path, "https://models.invalid/v1")
-    async with another(environ, terminal_auth=True) as editor:
+    async with another(environ_for(tmp_path, "https://models.invalid/v1"), terminal_auth=True) as editor:
         with pytest.raises(PeerError):
             await editor.request("session/new", {"cwd": str(tmp_path), "mcpServers": []})
         await editor.client.logout()

@@ -83,8 +83,7 @@ ONLY = {"prompt": "Do it.", "title": "do", "tools": ["mcp_all_trigger-long-runni
     ("config", "before"), [("", [asks(Call("delegate", ONLY))]), ('[tools]\ndisabled = ["bash_output"]\n', [])]
 )
 async def test_it_is_waited_for_if_its_caller_could_not_look_at_it(tmp_path, config, before):
-    script = model(*before, LONG, "done", "all done")
-    async with soon(tmp_path, script, everything(), config=f"{SOON}{config}") as r:
+    async with soon(tmp_path, model(*before, LONG, "done", "all done"), everything(), config=f"{SOON}{config}") as r:
         assert "Long running operation completed" in result(r, len(before) + 2)
 
 

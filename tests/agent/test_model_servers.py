@@ -142,8 +142,7 @@ async def test_a_written_call_may_name_a_tool_by_another_name_and_one_that_is_no
     made_up = (
         'I rename it.\n```json\n{"name": "rename_file", "arguments": {"old": "a", "new": "b"}}\n```\nIt is renamed.'
     )
-    script = [json.dumps({"name": "mkdir", "arguments": {"path": "data"}}), made_up, "done"]
-    async with went(tmp_path, script) as r:
+    async with went(tmp_path, [json.dumps({"name": "mkdir", "arguments": {"path": "data"}}), made_up, "done"]) as r:
         assert "create_directory" not in r.tool_names(1)
         assert (r.project / "data").is_dir()
         assert r.editor.text() == "I rename it.\ndone" and "a does not exist" in r.messages(3)[-1]["content"]

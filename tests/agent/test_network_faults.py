@@ -220,8 +220,7 @@ async def test_connecting_to_servers_that_do_not_answer_takes_no_threads(monkeyp
     monkeypatch.setattr(published_ports, "CONNECT_SECONDS", BOUND)
     monkeypatch.setattr(MachineLoopback, "reach", lambda self, address: socket.socket())
     with ExitStack() as stack, anyio.fail_after(BOUND):
-        full = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
-        place = full.getsockname()
+        place = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0)).getsockname()
         for _ in range(3):
             client = stack.enter_context(socket.socket())
             client.setblocking(False)

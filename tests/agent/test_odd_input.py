@@ -38,8 +38,7 @@ async def test_a_folder_that_cannot_be_resolved_is_invalid_params(tmp_path, plac
 async def test_a_provider_that_is_not_set_up_is_told_with_its_place(tmp_path):
     file = tmp_path / "config.toml"
     file.write_text('[agent]\nprovider = "openroter"\n\n[providers.openrouter]\nbase_url = "http://localhost:9"\n')
-    environ = environ_for(tmp_path, "http://localhost:9/v1", ACP_CODER_CONFIG=str(file))
-    async with another(environ) as editor:
+    async with another(environ_for(tmp_path, "http://localhost:9/v1", ACP_CODER_CONFIG=str(file))) as editor:
         with pytest.raises(PeerError) as error:
             await editor.request("session/new", {"cwd": str(tmp_path), "mcpServers": []})
     assert error.value.code == -32603

@@ -122,8 +122,7 @@ async def test_no_program_of_the_repository_is_started_by_the_agent(kind, termin
     monkeypatch.setenv("PATH", path)
     assert os.path.samefile(shutil.which("bash"), folder / "bin/bash")  # the control
     # An absolute entry is the user's own choice: commands see it, but the agent starts nothing from it.
-    calls = CALLS if kind in ("relative", "dots") else CALLS[:2]
-    script = [Answer(tool_calls=calls), Answer(text="done")]
+    script = [Answer(tool_calls=CALLS if kind in ("relative", "dots") else CALLS[:2]), Answer(text="done")]
     (folder / "text").write_text("a needle\n")
     async with went(tmp_path, script, mode="auto", sandbox=True, terminal=terminal, environ={"PATH": path}) as r:
         results = [m["content"] for m in r.messages(2) if m["role"] == "tool"]

@@ -436,8 +436,7 @@ async def test_a_plan_that_cannot_be_shown_whole_is_not_put_before_the_user(tmp_
 
 
 async def test_without_any_tool_no_tools_are_sent_and_a_call_is_told_why_it_is_not_there(tmp_path):
-    names = [entry.name for entry in builtin_registry().entries()]
-    config = f"[tools]\ndisabled = {json.dumps(names)}\n"
+    config = f"[tools]\ndisabled = {json.dumps([entry.name for entry in builtin_registry().entries()])}\n"
     async with went(tmp_path, rounds(Call("read", {"path": "a"})), config=config) as r:
         assert "tools" not in r.request(1)
         assert "disabled in the configuration" in results(r, 2)[0]

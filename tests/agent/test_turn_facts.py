@@ -136,19 +136,15 @@ async def test_the_answer_to_a_prompt_says_what_the_turn_did(tmp_path):
     assert Ended(0, "", {**facts.as_json()}).words.endswith("and 195 more")
 
 
-@pytest.mark.parametrize(
-    ("line", "alters"),
-    [
-        ("sed -i s/a/b/ f", True), ("sed --in-place s/a/b/ f", True), ("perl -pi -e s/a/b/ f", True),
-        ("echo x > f", True), ("echo x >> f", True), ("git mv a b", True), ("find . -delete", True),
-        ("cat f | tee g", True), ("cd s && sudo rm x", True), ("bash -c 'mv a b'", True),
-        ("while true; do rm $i; done", True),
-        ("sed s/a/b/ f", False), ("ls 2>&1", False), ("make >/dev/null 2>&1", False), ("git log", False),
-        ("python -m pytest", False), ("grep -i x f", False), ("grep -rn rename .", False), ("pip install x", False),
-        ("docker rm x", False), ("awk '$1 > 5' f", False), ("git commit -m 'mv a b; rm c'", False),
-        ("perl -Mstrict -e 1", False), ("python - <<E\nprint(a > b)\nE", False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("line", "alters"), [
+    ("sed -i s/a/b/ f", True), ("sed --in-place s/a/b/ f", True), ("perl -pi -e s/a/b/ f", True), ("echo x > f", True),
+    ("echo x >> f", True), ("git mv a b", True), ("find . -delete", True), ("cat f | tee g", True),
+    ("cd s && sudo rm x", True), ("bash -c 'mv a b'", True), ("while true; do rm $i; done", True),
+    ("sed s/a/b/ f", False), ("ls 2>&1", False), ("make >/dev/null 2>&1", False), ("git log", False),
+    ("python -m pytest", False), ("grep -i x f", False), ("grep -rn rename .", False), ("pip install x", False),
+    ("docker rm x", False), ("awk '$1 > 5' f", False), ("git commit -m 'mv a b; rm c'", False),
+    ("perl -Mstrict -e 1", False), ("python - <<E\nprint(a > b)\nE", False),
+])  # fmt: skip
 def test_lines_that_are_there_to_change_files(tmp_path, line, alters):
     assert any(map(_alters, examine(line, Roots(tmp_path), tmp_path).parts)) is alters
 

@@ -58,8 +58,7 @@ class Run:
         self.done.append(f"{kind} {path.name}")
         match kind:
             case "tool":
-                text = self.shown(path) + self.line("agent")
-                write = Call("write", {"path": str(path), "content": text})
+                write = Call("write", {"path": str(path), "content": self.shown(path) + self.line("agent")})
                 self.answers += [asks(Call("read", {"path": str(path)})), asks(write)]
                 await self.r.editor.prompt(f"write {self.count}")
             case "command":

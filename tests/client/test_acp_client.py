@@ -340,10 +340,9 @@ async def test_elicitation_is_answered() -> None:
 async def test_requests_are_served_concurrently() -> None:
     """[RPC-14]"""
     async with Pair(permissions=ready.never_answers, files=Files()) as (_, agent), anyio.create_task_group() as group:
-        group.start_soon(
-            agent.connection.request, "session/request_permission",
-            {"sessionId": "s", "toolCall": {"toolCallId": "t"}, "options": OPTIONS},
-        )  # fmt: skip
+        group.start_soon(agent.connection.request, "session/request_permission", {
+            "sessionId": "s", "toolCall": {"toolCallId": "t"}, "options": OPTIONS,
+        })  # fmt: skip
         await anyio.wait_all_tasks_blocked()
         with pytest.raises(PeerError):
             await agent.ask("fs/read_text_file", path="/no/such/file")

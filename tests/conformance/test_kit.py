@@ -35,9 +35,7 @@ def forked(script: str = SMALL[1]) -> list[str]:
 
 def small(fault: str = "") -> Profile:
     about = profile(str(HERE / "small.toml"))
-    return Profile(
-        name=about.name, api=about.api, environment={**about.environment, "FAULT": fault}, tools=about.tools,
-    )  # fmt: skip
+    return Profile(name=about.name, api=about.api, environment={**about.environment, "FAULT": fault}, tools=about.tools)
 
 
 def failed(results: list[Result]) -> dict[str, str]:

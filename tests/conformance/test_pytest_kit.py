@@ -51,10 +51,7 @@ def test_markers_choose_areas_and_levels(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("arguments", "words"), [
     (KIT, "which agent? --acp-coder COMMAND"),
-    (
-        (*KIT, "--acp-coder", "kit-no-such-command", "-k", "NEW-1"),
-        "--acp-coder: kit-no-such-command: there is no such",
-    ),
+    ((*KIT, "--acp-coder", "kit-no-such-command", "-k", "NEW-1"), "--acp-coder: kit-no-such-command: there is no such"),
     ((*KIT, "--acp-coder", SMALL, "--acp-profile", "nobody", "-k", "NEW-1"), "there is no profile 'nobody'"),
 ])  # fmt: skip
 def test_wrong_usage_is_said(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:

@@ -332,9 +332,7 @@ async def test_doctor_says_what_works(tmp_path):
     async with FakeModel([]) as model:
         done = await ran(model, tmp_path, "doctor")
         assert done.returncode == 0, done.stdout
-        for words in (
-            "reachable, 1 models: fake-model", "not needed", "PATH", "agent.log", "OPENAI_BASE_URL", "bash",
-        ):  # fmt: skip
+        for words in ("reachable, 1 models: fake-model", "not needed", "PATH", "agent.log", "OPENAI_BASE_URL", "bash"):
             assert words in done.stdout
         assert "BAD" not in done.stdout and last_line(done).startswith("Ready: acp-coder prompt ")
 
@@ -395,8 +393,7 @@ def test_doctor_names_what_is_bad_and_ends_with_the_first_thing_to_mend(tmp_path
     ):
         config = configured(tmp_path, text)
         offline = ["--offline"] if "mcp" in text else []
-        no_url = {} if "mcp" in text else {"OPENAI_BASE_URL": ""}
-        done = run(tmp_path, "doctor", *offline, **config, **no_url)
+        done = run(tmp_path, "doctor", *offline, **config, **{} if "mcp" in text else {"OPENAI_BASE_URL": ""})
         assert done.returncode == 1, done.stdout
         assert last_line(done).startswith("Next: "), done.stdout
         assert fix in last_line(done) and bad in done.stdout

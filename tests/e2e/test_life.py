@@ -171,8 +171,7 @@ def test_on_windows_it_says_where_it_runs(monkeypatch, capsys):
 
 def test_an_isolated_interpreter_ignores_the_shells_pythonhome_and_passes_it_on_to_none(tmp_path):
     command = [sys.executable, "-I", "-m", "acp_agent"]
-    once = configured(tmp_path, "[providers.default]\nmax_retries = 0\n")
-    env = environ(tmp_path, PYTHONHOME=str(tmp_path), **once)
+    env = environ(tmp_path, PYTHONHOME=str(tmp_path), **configured(tmp_path, "[providers.default]\nmax_retries = 0\n"))
     done = subprocess.run(command, input=INITIALIZE + LIST, capture_output=True, env=env, timeout=SECONDS, check=False)
     assert (done.returncode, done.stderr) == (0, b"") and all("result" in answer for answer in answers(done))
     asked = [*command, "prompt", "--json", "hello"]

@@ -265,8 +265,7 @@ async def test_marimo_shows_the_change_and_what_is_allowed_is_on_disk(tmp_path):
         await notebook.says("The number is 42 now.")
         assert (notebook.project / "app.py").read_text() == NOTEBOOK.replace("number = 1", "number = 42")
         assert (notebook.project / "seen.txt").read_text().endswith("return\nmade\n")
-        first = str(notebook.model.requests[0].body["messages"][-1]["content"])
-        assert str(notebook.project / "app.py") in first
+        assert str(notebook.project / "app.py") in str(notebook.model.requests[0].body["messages"][-1]["content"])
 
 
 async def test_what_is_rejected_in_marimo_changes_nothing(tmp_path):

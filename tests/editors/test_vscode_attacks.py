@@ -265,8 +265,7 @@ async def test_a_thousand_tool_calls_at_once_end_with_all_views_at_rest(code, tm
 
         def updates(update: str, **more: Any) -> list[dict[str, Any]]:
             # The newest stands where only old ones do, at the top of what is in view.
-            lines = [*range(1, count), 3]
-            places = [{"locations": [{"path": str(file), "line": line}]} for line in lines]
+            places = [{"locations": [{"path": str(file), "line": line}]} for line in [*range(1, count), 3]]
             return [
                 {
                     "method": "session/update",

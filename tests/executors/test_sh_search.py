@@ -186,9 +186,7 @@ async def test_long_files_are_left_out_unless_they_are_named_and_long_lines_are_
     assert (await grep("needle", big, host)).left_out == (big / "long",)
     assert lines(await grep("needle", big / "long", host)) == [("long", 2, "needle")]
     (big / "line").write_text("needle" + "ü" * 2_000_000 + "\nneedle")
-    assert lines(await grep("needle", big, host)) == [
-        ("line", 1, "needle" + "ü" * 494 + CUT), ("line", 2, "needle"),
-    ]  # fmt: skip
+    assert lines(await grep("needle", big, host)) == [("line", 1, "needle" + "ü" * 494 + CUT), ("line", 2, "needle")]
 
 
 @table(("pattern", "told"), [

@@ -313,16 +313,12 @@ def test_no_pattern_holds_on_to_a_group():
 DECODERS = {"json.loads", "json.load", "msgspec.json.decode", "tomllib.loads", "tomllib.load"}
 LAZY_DECODERS = {name.replace(".loads", ":loads").replace(".decode", ":decode") for name in DECODERS}
 OWN_BYTES = {
-    "acp_agent/config/trusted_files.py",
-    "acp_agent/setup/editor_table.py", "acp_agent/setup/change.py",
+    "acp_agent/config/trusted_files.py", "acp_agent/setup/editor_table.py", "acp_agent/setup/change.py",
     "acp_agent/tools/kit/registry.py", "acp_agent/executors/search.py",
-    "acp_agent/executors/searching/search_worker.py",
-    "acp_agent/fronts/server/app.py", "acp_agent/fronts/server/http_form.py",
-    "acp_agent/llm/chat_request.py", "acp_agent/llm/clouds/vertex.py", "acp_agent/mcp/mcp_client.py",
-
-
-    "acp_agent/config/sources.py", "acp_agent/config/provider_rows.py", "acp_agent/limits/decoding.py",
-    "acp_agent/store/found_words.py", "acp_agent/protocol/peer.py",
+    "acp_agent/executors/searching/search_worker.py", "acp_agent/fronts/server/app.py",
+    "acp_agent/fronts/server/http_form.py", "acp_agent/llm/chat_request.py", "acp_agent/llm/clouds/vertex.py",
+    "acp_agent/mcp/mcp_client.py", "acp_agent/config/sources.py", "acp_agent/config/provider_rows.py",
+    "acp_agent/limits/decoding.py", "acp_agent/store/found_words.py", "acp_agent/protocol/peer.py",
 }  # fmt: skip
 """They read what the package holds, what they wrote a moment ago, or the store, which checks what it gives; the peer
 and `sources` bound what they read without msgspec, which is not loaded yet."""

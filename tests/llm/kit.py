@@ -26,8 +26,7 @@ BOUND = 60.0
 def make(api: Api, base_url: str, **changes: Any) -> llm.Provider:
     """A provider whose retries take next to no time."""
     settings: dict[str, Any] = {"name": "fake", "base_url": base_url, "api_key": "sk-test", "retry_base_delay": 0.001}
-    options = llm.ProviderOptions(**(settings | changes))
-    return load(llm.PROVIDERS[api])(options)
+    return load(llm.PROVIDERS[api])(llm.ProviderOptions(**(settings | changes)))
 
 
 @asynccontextmanager

@@ -474,8 +474,7 @@ def test_what_gemini_signs_a_call_with_goes_back_to_it_alone() -> None:
 
 
 def test_openai_itself_gets_its_own_field_names() -> None:
-    settings = llm.ModelSettings("m", max_output_tokens=9, cache_key="k")
-    sent = body((USER,), Dialect(openai=True), settings)
+    sent = body((USER,), Dialect(openai=True), llm.ModelSettings("m", max_output_tokens=9, cache_key="k"))
     assert (sent["max_completion_tokens"], sent["prompt_cache_key"]) == (9, "k") and "max_tokens" not in sent
 
 

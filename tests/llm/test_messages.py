@@ -150,8 +150,7 @@ def test_thoughts_stand_where_they_came() -> None:
     message = llm.AssistantMessage(
         "One.Two.", (llm.ToolUse("a", "read", "{}"), llm.ToolUse("b", "read", "{}")), opaque=(first, second)
     )
-    results = [llm.ToolMessage(name, "read", ()) for name in "ab"]
-    body = encode([USER, message, *results])
+    body = encode([USER, message, *[llm.ToolMessage(name, "read", ()) for name in "ab"]])
     assert blocks(body, 1) == ["thinking", "text", "tool_use", "thinking", "text", "tool_use"]
 
 

@@ -40,12 +40,10 @@ async def chat(model: FakeModel) -> Seen:
     async with (
         of_openai(model) as client,
         client.chat.completions.stream(
-            model="fake-model",
-            messages=[{"role": "user", "content": ASKED}],
-            tools=[tool],
+            model="fake-model", messages=[{"role": "user", "content": ASKED}], tools=[tool],
             stream_options={"include_usage": True},
         ) as stream,
-    ):
+    ):  # fmt: skip
         whole = await stream.get_final_completion()
     (choice,), usage = whole.choices, whole.usage
     assert choice.finish_reason == "tool_calls" and usage is not None

@@ -207,8 +207,7 @@ def text_of(tape: Tape) -> str:
     tape.close()
     text = tape.path.read_text()
     tape.path.unlink()
-    lines = [json.loads(line) for line in text.splitlines()]
-    events = [event for line in lines for event in line.get("events", ())]
+    events = [event for line in [json.loads(line) for line in text.splitlines()] for event in line.get("events", ())]
     joined = ["".join(str(event.get(kind, "")) for event in events) for kind in ("text", "thought")]
     joined.append("".join(re.findall(r'"(?:text|data)":"([^"]*)"', text)))
     joined += [json.dumps(json.loads(event["call"]["arguments"])) for event in events if _is_json(event)]
@@ -374,8 +373,7 @@ async def test_a_file_that_cannot_be_written_is_one_notice_and_no_failed_turn(tm
     elif why == "link":
         (tmp_path / "target").write_text("")
         path.symlink_to(tmp_path / "target")
-    tape = Tape(path, Cleaner(Redactor()), {})
-    recorder = Recorder(Fixed(ANSWER, ANSWER), tape)
+    recorder = Recorder(Fixed(ANSWER, ANSWER), Tape(path, Cleaner(Redactor()), {}))
     with locked(path) if why == "another agent" else anyio.CancelScope():
         first, second = await collect(recorder), await collect(recorder)
     assert isinstance(first[0], llm.Notice) and words in first[0].text and (first[1:], second) == (ANSWER, ANSWER)

@@ -34,8 +34,7 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES, max_size=30).map(b"".join), st.lists(st.integers(0, 200), max_size=8))
 def test_any_cut_gives_the_same_events(stream: bytes, cuts: list[int]) -> None:
     edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
-    chunks = [stream[start:end] for start, end in pairwise(edges)]
-    assert decoded(*chunks) == decoded(stream)
+    assert decoded(*[stream[start:end] for start, end in pairwise(edges)]) == decoded(stream)
 
 
 @given(st.lists(PIECES, max_size=30).map(b"".join))

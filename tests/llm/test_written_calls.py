@@ -16,15 +16,13 @@ from .kit import USER, connected
 
 STRING = {"type": "string"}
 TOOLS = [
-    ToolDefinition(
-        "bash", "Runs a command.",
-        {"type": "object", "properties": {"command": STRING, "timeout": {"type": "number"}}, "required": ["command"]},
-    ),
+    ToolDefinition("bash", "Runs a command.", {
+        "type": "object", "properties": {"command": STRING, "timeout": {"type": "number"}}, "required": ["command"],
+    }),
     ToolDefinition("read", "Reads.", {"type": "object", "properties": {"path": STRING}, "required": ["path"]}),
-    ToolDefinition(
-        "write", "Writes.",
-        {"type": "object", "properties": {"path": STRING, "content": STRING}, "required": ["path", "content"]},
-    ),
+    ToolDefinition("write", "Writes.", {
+        "type": "object", "properties": {"path": STRING, "content": STRING}, "required": ["path", "content"],
+    }),
 ]  # fmt: skip
 LS = ("bash", {"command": "ls"})
 

@@ -197,8 +197,7 @@ async def test_what_is_old_is_summarised_and_the_prompt_stays() -> None:
         asked.append(messages)
         return "THE SUMMARY"
 
-    config = CompactionConfig(keep_results=2, result_chars=5000)
-    done = await compact(LONG, Limits(16_000, 15_000), config, summary)
+    done = await compact(LONG, Limits(16_000, 15_000), CompactionConfig(keep_results=2, result_chars=5000), summary)
     assert len(asked) == 1
     assert done.summarised and done.summary == "THE SUMMARY"
     text = text_of(done.messages)
@@ -214,8 +213,7 @@ async def test_without_a_usable_summary_the_oldest_are_left_out(says: str) -> No
             raise ProviderError("server", "The server failed.")
         return says
 
-    config = CompactionConfig(keep_results=2, result_chars=5000)
-    done = await compact(LONG, Limits(16_000, 15_000), config, summary)
+    done = await compact(LONG, Limits(16_000, 15_000), CompactionConfig(keep_results=2, result_chars=5000), summary)
     assert done.size <= 16_000
     assert valid(done.messages)
     assert "second prompt" in text_of(done.messages)

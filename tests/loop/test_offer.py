@@ -29,8 +29,7 @@ def entry(name: str, description: str = "", *, core: bool = False, reads_only: b
 
 def offer(entries, mode: ModeId = "code", missing=None, relevance=None, **config) -> Offer:
     registry = Registry(entries, {})
-    tools = ToolsConfig(**config)
-    return made_of(registry, tools, mode, missing, relevance)
+    return made_of(registry, ToolsConfig(**config), mode, missing, relevance)
 
 
 def made_of(registry, config, mode: ModeId = "code", missing=None, relevance=None, model="default/m") -> Offer:
@@ -58,8 +57,7 @@ MANY = [entry("bash", core=True), entry("read", core=True)] + [
 def test_each_mode_offers_what_its_promise_allows():
     registry = builtin_registry()
     for mode in MODES.values():
-        made = made_of(registry, ToolsConfig(), mode.id)
-        names = set(made.names())
+        names = set(made_of(registry, ToolsConfig(), mode.id).names())
         assert ("write" in names) == mode.changes
         assert ("bash" in names) == mode.changes
         assert ("http_request" in names) == mode.changes

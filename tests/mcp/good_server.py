@@ -68,8 +68,7 @@ class Guard:
         self._app = app
 
     async def __call__(self, scope, receive, send) -> None:
-        headers = dict(scope.get("headers", ()))
-        status = 200 if headers.get(b"x-key") == b"secret" else 401
+        status = 200 if dict(scope.get("headers", ())).get(b"x-key") == b"secret" else 401
         if scope["type"] == "http" and status != 200:
             await send({"type": "http.response.start", "status": status, "headers": []})
             await send({"type": "http.response.body", "body": b"no"})

@@ -165,8 +165,7 @@ def answer(message: dict[str, object]) -> None:
         case "notifications/cancelled":
             note(f"cancelled {params['requestId']}")
         case None if number in asked:
-            outcome = message.get("result") or message.get("error")
-            send({"id": asked.pop(number), "result": text(json.dumps(outcome))})
+            send({"id": asked.pop(number), "result": text(json.dumps(message.get("result") or message.get("error")))})
 
 
 def main() -> None:

@@ -75,9 +75,7 @@ async def test_the_tools_of_a_real_server_go_the_whole_way(server, tmp_path):
     assert (await run(echo, tmp_path, x=1)).text == '{"x": 1}'
     mixed = await run(tools["mcp_raw_mixed"][1], tmp_path)
     assert [type(part) for part in mixed.parts] == [ImagePart] and mixed.content is not None
-    assert [type(block.content).__name__ for block in mixed.content] == [
-        "TextContent", "ImageContent", "ResourceLink",
-    ]  # fmt: skip
+    assert [type(block.content).__name__ for block in mixed.content] == ["TextContent", "ImageContent", "ResourceLink"]
     assert mixed.content[2].content.uri == "file:///b.txt"
     assert (await run(tools["mcp_raw_fails"][1], tmp_path)).failed
     assert (await run(tools["mcp_raw_structured"][1], tmp_path)).raw_output == {"answer": 42}

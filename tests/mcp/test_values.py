@@ -60,10 +60,7 @@ def test_the_servers_of_a_client_are_read():
 
 @pytest.mark.parametrize(("config", "spec"), [
     (McpServerConfig(command="x", args=["y"], env={"A": "1"}), ServerSpec("n", "stdio", "x", ("y",), {"A": "1"})),
-    (
-        McpServerConfig(url="http://x", headers={"k": "v"}),
-        ServerSpec("n", "http", url="http://x", headers={"k": "v"}),
-    ),
+    (McpServerConfig(url="http://x", headers={"k": "v"}), ServerSpec("n", "http", url="http://x", headers={"k": "v"})),
     (McpServerConfig(url="http://x", transport="sse"), ServerSpec("n", "sse", url="http://x")),
     (McpServerConfig(), "`url` is not set"), (McpServerConfig(command="x", transport="http"), "`url` is not set"),
     (McpServerConfig(url="http://x", transport="stdio"), "`command` is not set"),

@@ -92,8 +92,7 @@ def test_what_is_kept_has_a_limit_which_errors_get_first() -> None:
 
 def test_without_goals_or_errors_to_keep_the_strategy_counts_and_what_is_short_stays() -> None:
     lines = [*FILLER, "the parser is here", *FILLER]
-    config = CompressionConfig(goal_aware=False)
-    text = compressed("bash", sections_of("\n".join(lines)), GOAL, None, config)
+    text = compressed("bash", sections_of("\n".join(lines)), GOAL, None, CompressionConfig(goal_aware=False))
     assert text is not None and "parser" not in text
     lines = [*FILLER, "error: it broke", *FILLER]
     text = shorten("bash", lines, CompressionConfig(preserve_errors=False))

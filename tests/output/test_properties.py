@@ -46,12 +46,10 @@ ERRORS = [
 REAL = sorted({line for case in CASES for line in recorded(case).split("\n")[:60]})
 LINES = st.one_of(
     st.sampled_from(REAL), st.sampled_from(ERRORS),
-    st.sampled_from(
-        [
-            "", " ", "@@ -1,9 +1,9 @@", "diff --git a/x b/x", "+++ b/x", "+added", " ok", "=== RUN   TestX",
-            "[... 3 lines left out ...]",
-        ]
-    ),
+    st.sampled_from([
+        "", " ", "@@ -1,9 +1,9 @@", "diff --git a/x b/x", "+++ b/x", "+added", " ok", "=== RUN   TestX",
+        "[... 3 lines left out ...]",
+    ]),
     st.text(alphabet="abE: +-0\t", max_size=12),
 )  # fmt: skip
 

@@ -125,8 +125,7 @@ def test_group_by_rule_keeps_the_first_of_each_rule_and_the_places_of_all():
 
 def test_group_by_rule_never_groups_errors_that_say_different_things():
     block = "error: unused variable: `{0}`\n --> src/a.rs:{0}:5\n  |\n  = note: `-D unused-variables` implied by `-D warnings`\n"
-    text = "\n".join(block.format(number) for number in range(5))
-    lines, _ = kept(GroupByRule(), text, failed=True)
+    lines, _ = kept(GroupByRule(), "\n".join(block.format(number) for number in range(5)), failed=True)
     assert [line for line in lines if line.startswith("error")] == [f"error: unused variable: `{n}`" for n in range(5)]
     assert kept(GroupByRule(), "nothing here")[1] == "Fallback"
 
@@ -254,46 +253,41 @@ def test_rows_of_other_tables_are_judged_by_their_columns(head, well, unwell):
     assert unwell in lines and len(lines) == 13
 
 
-@table(
-    "line",
-    [
-        "error: x", "ERROR x", "npm ERR! code", "E   assert 1 == 2", "FAILED tests/a.py::test_b", "--- FAIL: TestX (0.00s)",
-        "thread 'main' panicked at src/lib.rs", "panic: runtime error", "Traceback (most recent call last):", "KeyError: 'x'",
-        "fatal: not a git repository", "ld: undefined reference to `x'", "Segmentation fault (core dumped)", "Killed",
-        "make: *** [Makefile:4: f70.o] Error 1", "bash: x: command not found", "cat: x: No such file or directory",
-        "CONFLICT (content): Merge conflict in f", "permission denied", "3 passed, 1 failed", "0 errors, 2 failed",
-        "worker 0 failed", "Error: 0 arguments given", "failed: 0 bytes written", "E1121 09:24:26.964228 30505 memcache.go:265] x",
-        "java.lang.NullPointerException", "syntax_error: x", "ENOENT: x", "connect ECONNREFUSED 127.0.0.1", "could not connect",
-        "exit status 1", "Caused by:", "job-1  0/1  CrashLoopBackOff", "test tests::x ... FAILED", "not ok 3 - x",
-        "cc -Werror main.c: failed",
-        "Tests run: 5, Failures: 0, Errors: 1, Skipped: 0", "failures=0, errors=1", "unreachable=0 failed=2",
-        "failed: 0, errors: 7", "invalid: 0, missing: 4", "ok=3 skipped=0 failed=2", '{"failed":0,"errors":3}',
-        "make: *** No rule to make target 'x', needed by 'all'.  Stop.", "make[2]: *** [x] Interrupt",
-        "write x: No space left on device", "✖ 3 problems (3 errors)", "✖ 3 problems", "Illegal instruction",
-        "*** stack smashing detected ***: terminated", "WARNING: ThreadSanitizer: data race (pid=1)",
-        "==1==ERROR: AddressSanitizer: heap-use-after-free", "SUMMARY: UndefinedBehaviorSanitizer: x", "read: Connection reset by peer",
-        "getaddrinfo: Name or service not known", "open: too many open files", "touch: x: Read-only file system",
-        "Disk quota exceeded", "quota exceeded", "cp: x: Is a directory", "ls: x: Not a directory", "KeyboardInterrupt",
-        " ! [rejected]        main -> main (fetch first)", "web-1  0/1  ErrImagePull  0  5d", "node-1  NotReady", "rc=1",
-        "[1]+  Exit 1                  make", "Exited (137) 3 minutes ago", "write: Broken pipe", "EROFS: x", "EPIPE",
-    ],
-)  # fmt: skip
+@table("line", [
+    "error: x", "ERROR x", "npm ERR! code", "E   assert 1 == 2", "FAILED tests/a.py::test_b", "--- FAIL: TestX (0.00s)",
+    "thread 'main' panicked at src/lib.rs", "panic: runtime error", "Traceback (most recent call last):",
+    "KeyError: 'x'", "fatal: not a git repository", "ld: undefined reference to `x'",
+    "Segmentation fault (core dumped)", "Killed", "make: *** [Makefile:4: f70.o] Error 1", "bash: x: command not found",
+    "cat: x: No such file or directory", "CONFLICT (content): Merge conflict in f", "permission denied",
+    "3 passed, 1 failed", "0 errors, 2 failed", "worker 0 failed", "Error: 0 arguments given",
+    "failed: 0 bytes written", "E1121 09:24:26.964228 30505 memcache.go:265] x", "java.lang.NullPointerException",
+    "syntax_error: x", "ENOENT: x", "connect ECONNREFUSED 127.0.0.1", "could not connect", "exit status 1",
+    "Caused by:", "job-1  0/1  CrashLoopBackOff", "test tests::x ... FAILED", "not ok 3 - x",
+    "cc -Werror main.c: failed", "Tests run: 5, Failures: 0, Errors: 1, Skipped: 0", "failures=0, errors=1",
+    "unreachable=0 failed=2", "failed: 0, errors: 7", "invalid: 0, missing: 4", "ok=3 skipped=0 failed=2",
+    '{"failed":0,"errors":3}', "make: *** No rule to make target 'x', needed by 'all'.  Stop.",
+    "make[2]: *** [x] Interrupt", "write x: No space left on device", "✖ 3 problems (3 errors)", "✖ 3 problems",
+    "Illegal instruction", "*** stack smashing detected ***: terminated", "WARNING: ThreadSanitizer: data race (pid=1)",
+    "==1==ERROR: AddressSanitizer: heap-use-after-free", "SUMMARY: UndefinedBehaviorSanitizer: x",
+    "read: Connection reset by peer", "getaddrinfo: Name or service not known", "open: too many open files",
+    "touch: x: Read-only file system", "Disk quota exceeded", "quota exceeded", "cp: x: Is a directory",
+    "ls: x: Not a directory", "KeyboardInterrupt", " ! [rejected]        main -> main (fetch first)",
+    "web-1  0/1  ErrImagePull  0  5d", "node-1  NotReady", "rc=1", "[1]+  Exit 1                  make",
+    "Exited (137) 3 minutes ago", "write: Broken pipe", "EROFS: x", "EPIPE",
+])  # fmt: skip
 def test_a_line_that_tells_of_a_failure_is_known(line):
     assert looks_like_error(line)
 
 
-@table(
-    "line",
-    [
-        "0 errors", "12 passed, 0 failed", "no errors found", "failed: 0", '{"failed":0}', "test error_handling ... ok",
-        "tests/a.py::test_error PASSED   [ 12%]", "--- PASS: TestError (0.00s)", "   Compiling thiserror v1.0.2",
-        "cc -Werror -c main.c", "test result: ok. 1 passed; 0 failed; 0 ignored", "all good", "",
-        "cargo test --no-fail-fast",
-        "Tests run: 5, Failures: 0, Errors: 0, Skipped: 0", "failures=0, errors=0", "Failed: 0, Passed: 12",
-        "host : ok=3 changed=1 unreachable=0 failed=0 skipped=2 rescued=0", '{"failed": 0, "errors": 0}', "rc=0",
-        "Exit 0", "exited with code 0", "Exited (0) 3 minutes ago", "this is a directory of names",
-    ],
-)  # fmt: skip
+@table("line", [
+    "0 errors", "12 passed, 0 failed", "no errors found", "failed: 0", '{"failed":0}', "test error_handling ... ok",
+    "tests/a.py::test_error PASSED   [ 12%]", "--- PASS: TestError (0.00s)", "   Compiling thiserror v1.0.2",
+    "cc -Werror -c main.c", "test result: ok. 1 passed; 0 failed; 0 ignored", "all good", "",
+    "cargo test --no-fail-fast", "Tests run: 5, Failures: 0, Errors: 0, Skipped: 0", "failures=0, errors=0",
+    "Failed: 0, Passed: 12", "host : ok=3 changed=1 unreachable=0 failed=0 skipped=2 rescued=0",
+    '{"failed": 0, "errors": 0}', "rc=0", "Exit 0", "exited with code 0", "Exited (0) 3 minutes ago",
+    "this is a directory of names",
+])  # fmt: skip
 def test_a_line_that_tells_of_success_is_no_error(line):
     assert not looks_like_error(line)
 

@@ -97,8 +97,7 @@ def test_only_a_plain_yes_offers_terminal_output(value):
 
 @pytest.mark.parametrize("switch", ["reads_files", "writes_files", "terminals", "forms"])
 def test_the_person_cannot_turn_on_what_was_not_offered(switch):
-    own = {"x": ClientProfileConfig(**{switch: True})}
-    plan = rendering_plan(NOTHING, named("x"), own)
+    plan = rendering_plan(NOTHING, named("x"), {"x": ClientProfileConfig(**{switch: True})})
     assert not getattr(plan, switch) and plan.corrected == ()
 
 

@@ -62,8 +62,7 @@ def test_credentials_are_taken_out_before_texts_are_cut(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     log = made(path, argument_chars=100, result_chars=10)
     log.write("decision", arguments=f"{'x' * 80} {TOKEN}", reason=f"for {TOKEN}", output="o" * 50, tool="a\ud800")
-    text = path.read_text(encoding="utf-8")
-    assert TOKEN[:12] not in text
+    assert TOKEN[:12] not in path.read_text(encoding="utf-8")
     assert lines(path)[0]["output"] == "o" * 10 + "… [40 characters more]"
 
 
@@ -87,8 +86,7 @@ def _write_many(path: Path, mark: str) -> None:
 
 def test_agents_that_write_at_once_lose_no_line_and_break_none(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
-    fork = multiprocessing.get_context("spawn")
-    writers = [fork.Process(target=_write_many, args=(path, mark)) for mark in "ab"]
+    writers = [multiprocessing.get_context("spawn").Process(target=_write_many, args=(path, mark)) for mark in "ab"]
     for writer in writers:
         writer.start()
     for writer in writers:

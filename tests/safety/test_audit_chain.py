@@ -230,8 +230,7 @@ def _write_many(folder: Path, mark: str) -> None:
 
 
 def test_agents_that_write_and_rotate_at_once_make_one_chain(tmp_path):
-    fork = multiprocessing.get_context("spawn")
-    writers = [fork.Process(target=_write_many, args=(tmp_path, mark)) for mark in "ab"]
+    writers = [multiprocessing.get_context("spawn").Process(target=_write_many, args=(tmp_path, mark)) for mark in "ab"]
     for writer in writers:
         writer.start()
     for writer in writers:

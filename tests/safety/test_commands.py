@@ -76,8 +76,7 @@ TEXTS_OF_SUDO = [
 
 @table("line", HIDES_SUDO + TEXTS_OF_SUDO)
 def test_a_denied_program_is_among_the_candidates(line: str, project: Path) -> None:
-    found = examined(line, project).candidates
-    assert any(matches("sudo x*", " ".join(text.split())) for text in found)
+    assert any(matches("sudo x*", " ".join(text.split())) for text in examined(line, project).candidates)
 
 
 @pytest.mark.parametrize("line", [

@@ -79,8 +79,7 @@ def test_other_rights_are_seen(line: str, project: Path) -> None:
 def test_a_folder_is_not_its_neighbour(prefix: str, tmp_path: Path) -> None:
     (tmp_path / "app").mkdir()
     (tmp_path / "app-evil").mkdir()
-    roots = Roots(tmp_path / "app")
-    found = examine(f"rm -r {tmp_path}/{Path(prefix).name}/x", roots, tmp_path / "app").risk
+    found = examine(f"rm -r {tmp_path}/{Path(prefix).name}/x", Roots(tmp_path / "app"), tmp_path / "app").risk
     assert found.level == ("medium" if prefix == "/srv/app" else "high")
 
 

@@ -107,8 +107,7 @@ def test_a_tool_is_hidden_where_nothing_of_it_can_be_allowed() -> None:
 
 
 def test_a_tools_own_rules_come_before_those_of_a_glob() -> None:
-    lists = {"*": [PermissionRule("*", "deny")], "read": [PermissionRule("*", "allow")]}
-    known = compiled(permissions=lists)
+    known = compiled(permissions={"*": [PermissionRule("*", "deny")], "read": [PermissionRule("*", "allow")]})
     assert effects(known.permissions("read")) == ["allow", "deny"]
     assert known.hides("read") is None and known.hides("write") is not None
 
@@ -350,8 +349,7 @@ def test_a_blocked_sequence_blocks_the_call_that_would_complete_it(sequence: lis
     asked = Subject(CallFacts(last.tool, {}, ()), ROOTS, (last,), watching.made)
     for enabled in (True, False):
         governance = GovernanceConfig(trajectory_enabled=enabled, blocked_sequences=[sequence])
-        found = compiled(governance=governance).applies("sequences", asked)
-        assert (found is not None) is (blocked and enabled)
+        assert (compiled(governance=governance).applies("sequences", asked) is not None) is (blocked and enabled)
 
 
 def test_what_the_person_rejected_is_blocked_and_only_in_the_same_surroundings() -> None:
@@ -506,8 +504,7 @@ def test_a_rate_counts_the_last_hour_only() -> None:
 
 
 def test_what_is_blocked_is_one_list_and_can_be_lifted() -> None:
-    now = 0.0
-    made = Blocks(AnomalyDetector(AnomalyConfig(window_size=2)), sentinel(learns=True), ActionRate(1, lambda: now))
+    made = Blocks(AnomalyDetector(AnomalyConfig(window_size=2)), sentinel(learns=True), ActionRate(1, lambda: 0.0))
     assert made.listed() == []
     call = CallFacts("bash", {"command": "make deploy"}, [ExecuteAccess("make deploy", Path("/srv"))], "1")
     made.began(call)

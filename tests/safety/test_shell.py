@@ -394,16 +394,13 @@ def test_git_looks_in_a_linked_worktree(repository: Path, tmp_path: Path) -> Non
 
 # --- fuzz --------------------------------------------------------------------------------------------------------
 
-PIECES = st.sampled_from(
-    [
-        "ls", "cat", "a.txt", "README.md", "rm", "-rf", " ", " ", " ", "\t", "\n", ";", "&&", "||", "|", "&", "(",
-        ")", "{", "}", "[", "]", "[[", "]]", "'", '"', "`", "$", "$(", "${", "x", "=", ">", ">>", "<", "<<", "2>&1",
-        ">&2", "/dev/null", "/etc/passwd", "..", "~", "*", "?", "\\", "#", "!", "git", "log", "status", "cargo",
-        "test", "find", "-exec", "-delete", "echo", "cd", "src", "out", "if", "then", "fi", "for", "in", "do",
-        "done", "time", "\0", "é", "--output=x", "-o", "sed", "-n", "1p", "EOF", "<(", ":", ",", "@", "%", "^", "+",
-        "-", "--", "case", "esac",
-    ]
-)  # fmt: skip
+PIECES = st.sampled_from([
+    "ls", "cat", "a.txt", "README.md", "rm", "-rf", " ", " ", " ", "\t", "\n", ";", "&&", "||", "|", "&", "(", ")", "{",
+    "}", "[", "]", "[[", "]]", "'", '"', "`", "$", "$(", "${", "x", "=", ">", ">>", "<", "<<", "2>&1", ">&2",
+    "/dev/null", "/etc/passwd", "..", "~", "*", "?", "\\", "#", "!", "git", "log", "status", "cargo", "test", "find",
+    "-exec", "-delete", "echo", "cd", "src", "out", "if", "then", "fi", "for", "in", "do", "done", "time", "\0", "é",
+    "--output=x", "-o", "sed", "-n", "1p", "EOF", "<(", ":", ",", "@", "%", "^", "+", "-", "--", "case", "esac",
+])  # fmt: skip
 LINES = st.lists(PIECES, max_size=14).map("".join)
 DANGER = st.sampled_from(
     [" $(rm x)", " `rm x`", " > x", "; rm x", " && rm x", " | sh", "\nrm x", " & rm x", " <(rm x)"]
@@ -444,8 +441,7 @@ def test_danger_after_anything_is_never_allowed_unless_quoted(before: str, dange
 @FUZZ
 @given(base=st.sampled_from([line for line, _ in SCOPED]), danger=DANGER)
 def test_a_remembered_scope_never_covers_more_commands(base: str, danger: str, project: Path) -> None:
-    roots = Roots(project)
-    verdict = judge(base + danger, roots, project)
+    verdict = judge(base + danger, Roots(project), project)
     assert isinstance(verdict, Ask)
     assert verdict.scopes == (f"bash = {base + danger}",)
 

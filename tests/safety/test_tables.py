@@ -31,8 +31,7 @@ def test_every_risk_has_a_reason_and_programs():
         assert row.reason.startswith("it ")
         assert row.programs
     for rows in (found.high, found.builds, found.changes):
-        names = Counter(name for row in rows for name in row.programs)
-        assert not [name for name, times in names.items() if times > 1]
+        assert not [name for name, times in Counter(name for row in rows for name in row.programs).items() if times > 1]
 
 
 def test_shells_and_what_escalates_are_dangerous():

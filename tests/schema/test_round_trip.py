@@ -64,8 +64,7 @@ def sample(kind: Any, full: bool) -> Any:
     if get_origin(kind) is Literal:
         return get_args(kind)[-1 if full else 0]
     if get_origin(kind) is list:
-        items = variants_of(get_args(kind)[0])
-        return [sample(item, full) for item in items] if full else []
+        return [sample(item, full) for item in variants_of(get_args(kind)[0])] if full else []
     if get_origin(kind) is dict:
         return {f"key{n}": sample(v, full) for n, v in enumerate(variants_of(get_args(kind)[1]))} if full else {}
     if kind is acp.SessionConfigSelectOptions:

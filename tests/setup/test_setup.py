@@ -72,10 +72,9 @@ def test_a_persons_file_is_what_it_was_byte_by_byte_after_the_way_back(tmp_path,
     assert path.read_text() == BEFORE[name]
 
 
-@pytest.mark.parametrize(
-    ("name", "line"),
-    [("zed", '{ "added": true,'), ("emacs", ";; added\n"), ("helix", '[[language]]\nname = "brainfuck"\n\n')],
-)
+@pytest.mark.parametrize(("name", "line"), [
+    ("zed", '{ "added": true,'), ("emacs", ";; added\n"), ("helix", '[[language]]\nname = "brainfuck"\n\n'),
+])  # fmt: skip
 def test_what_was_written_since_stays_when_it_is_taken_back(tmp_path, name, line):
     path = written(tmp_path, name, BEFORE[name])
     run(tmp_path, name, "--yes")

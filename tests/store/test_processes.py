@@ -46,8 +46,7 @@ def test_a_killed_writer_loses_nothing_it_acknowledged(place: Place) -> None:
 
 
 def test_several_processes_make_the_store_and_write_at_once(place: Place) -> None:
-    makers = [writer(place, f"s{number}") for number in range(4)]
-    assert all(acknowledged(process, 1)[0] == 0 for process in makers)
+    assert all(acknowledged(process, 1)[0] == 0 for process in [writer(place, f"s{number}") for number in range(4)])
     writers = {name: writer(place, name) for name in ("a", "b", "c")}
     said = {name: acknowledged(process, 20) for name, process in writers.items()}
     with closing(open_at(place)) as store:

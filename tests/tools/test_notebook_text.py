@@ -109,8 +109,7 @@ def test_an_inserted_cell_is_all_that_comes_and_a_deleted_one_all_that_goes(text
     book = parse(text)
     index = data.draw(st.integers(0, len(book.cells)))
     source, kind = data.draw(TEXT), data.draw(st.sampled_from(["code", "markdown", "raw"]))
-    more = with_new_cell(book, index, source, kind)
-    after = parse(more)
+    after = parse(with_new_cell(book, index, source, kind))
     assert (after.cells[index].source, after.cells[index].type) == (source, kind)
     now = raw_cells(after)
     assert [*now[:index], *now[index + 1 :]] == raw_cells(book)
@@ -168,8 +167,7 @@ JUPYTER = """{
 
 
 def test_a_changed_cell_looks_as_jupyter_writes_it() -> None:
-    book = parse(JUPYTER)
-    changed = with_sources(book, ["y = 2\nprint('é')\n<b>\nprint(x)"])
+    changed = with_sources(parse(JUPYTER), ["y = 2\nprint('é')\n<b>\nprint(x)"])
     start, end = JUPYTER.index('   "outputs"'), JUPYTER.index(' "metadata": {},\n "nbformat"')
     assert (
         changed

@@ -225,8 +225,7 @@ async def test_unsaved_changes_are_neither_moved_copied_deleted_nor_replaced(tmp
 
 
 async def test_a_buffer_without_changes_is_no_hindrance(tmp_path: Path) -> None:
-    folder = tmp_path / "project"
-    async with bench(tmp_path, through=OpenBuffers({folder / "f": "a\nb\n"})) as on:
+    async with bench(tmp_path, through=OpenBuffers({tmp_path / "project" / "f": "a\nb\n"})) as on:
         (on.folder / "f").write_bytes(b"\xef\xbb\xbfa\r\nb\r\n")
         (on.folder / "binary").write_bytes(b"\xff\xfe")
         await on.call("move_path", source="f", destination="g")

@@ -61,9 +61,7 @@ async def test_find_path_gives_paths_relative_to_the_working_directory(on: Bench
     assert (await on.call("find_path", pattern="src/")).text == "src/"
     nothing = await on.call("find_path", pattern="*.rs")
     assert nothing.text == f"Nothing below . matches `*.rs`. {NOT_FOUND}"
-    for word, told in (
-        ("none", "These are names of files: `grep` looks into them."), ("*NEEDLE*", "it in src/a.py:2"),
-    ):  # fmt: skip
+    for word, told in (("none", "These are names of files: `grep` looks into them."), ("*NEEDLE*", "it in src/a.py:2")):
         assert told in (await on.call("find_path", pattern=word)).text
 
 
@@ -131,8 +129,7 @@ class Otherwise(ForwardingFiles[Files]):
 
 
 async def test_how_it_was_searched_is_told_where_it_differs(tmp_path: Path) -> None:
-    files = Otherwise()
-    async with bench(tmp_path, through=files) as on:
+    async with bench(tmp_path, through=Otherwise()) as on:
         fill(on)
         assert (await on.call("find_path", pattern="a.*")).text == f"src/a.py\n[{NOTE}]"
         assert (await on.call("find_path", pattern="*.rs")).text == f"Nothing below . matches `*.rs`. {NOTE}"

@@ -179,8 +179,7 @@ async def test_proxies_of_the_environment_are_ignored(web: Web, monkeypatch: pyt
 
 async def test_a_configured_proxy_is_asked_for_the_checked_address(web: Web) -> None:
     asked: list[tuple[str, str]] = []
-    proxy = type("TestProxy", (Proxy,), {"asked": asked, "port": web.ports[443]})
-    with serving(proxy) as port:
+    with serving(type("TestProxy", (Proxy,), {"asked": asked, "port": web.ports[443]})) as port:
         answer = await get(web, web.serve("/a", "tunnelled"), proxy=f"http://me:word@127.0.0.1:{port}")
         assert answer.text == "tunnelled"
         assert asked == [(f"{PUBLIC}:443", "Basic bWU6d29yZA==")]
@@ -328,8 +327,7 @@ async def test_a_long_answer_is_cut(web: Web) -> None:
 
 
 async def test_an_answer_that_unpacks_to_too_much_is_cut_on_the_way(web: Web) -> None:
-    bomb = gzip.compress(bytes(64 * 1024 * 1024), 6)
-    url = web.serve("/a", bomb, headers={"Content-Encoding": "gzip"})
+    url = web.serve("/a", gzip.compress(bytes(64 * 1024 * 1024), 6), headers={"Content-Encoding": "gzip"})
     client = web.client()
     await client.locate(url)
     tracemalloc.start()

@@ -55,8 +55,7 @@ async def test_a_proxy_that_opens_no_way_is_told_and_hung_up_on(says: bytes, wor
 
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     port = listener.extra(anyio.abc.SocketAttribute.local_port)
-    client = GuardedClient(WebConfig(), resolve=resolve)
-    proxy = GuardedProxy(client, upstream=f"http://127.0.0.1:{port}")
+    proxy = GuardedProxy(GuardedClient(WebConfig(), resolve=resolve), upstream=f"http://127.0.0.1:{port}")
     proxy.want("docs.example.com")
     async with listener, anyio.create_task_group() as tasks, proxy.serve() as own:
         tasks.start_soon(listener.serve, upstream)

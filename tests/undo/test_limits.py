@@ -38,8 +38,7 @@ def test_a_thousand_edits_of_a_file_take_little_space(tmp_path: Path) -> None:
 
 
 def test_a_damaged_content_is_an_error_and_never_restored(tmp_path: Path) -> None:
-    contents = Contents(tmp_path)
-    name = contents.put(b"x" * 10_000)
+    name = Contents(tmp_path).put(b"x" * 10_000)
     path = next(path for path in tmp_path.rglob("*") if path.is_file())
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(ContentError, match="lost|damaged"):

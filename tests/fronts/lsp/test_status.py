@@ -40,8 +40,7 @@ def shown(editor: LspEditor, buffer: Buffer) -> list[tuple[int, str]]:
 async def hints(editor: LspEditor, buffer: Buffer) -> list[tuple[types.Position, str]]:
     whole = types.Range(start=types.Position(0, 0), end=types.Position(99, 0))
     params = types.InlayHintParams(text_document=types.TextDocumentIdentifier(uri=buffer.uri), range=whole)
-    found = await editor.text_document_inlay_hint_async(params) or ()
-    return [(hint.position, str(hint.label)) for hint in found]
+    return [(hint.position, str(hint.label)) for hint in await editor.text_document_inlay_hint_async(params) or ()]
 
 
 async def lenses(editor: LspEditor, buffer: Buffer) -> list[tuple[int, str, str, Any]]:

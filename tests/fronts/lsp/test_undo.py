@@ -115,10 +115,9 @@ async def test_nothing_is_taken_back_before_the_user_has_seen_what_and_said_yes(
 
 async def test_who_says_yes_is_not_asked(tmp_path, monkeypatch):
     async with changed(tmp_path, monkeypatch) as (editor, doubled, document):
-        await editor.execute(
-            "acpCoder.undo",
-            {"uri": document.uri, "hunks": [1], "expect": ["five"], "since": 1, "yes": True, "wait": True},
-        )
+        await editor.execute("acpCoder.undo", {
+            "uri": document.uri, "hunks": [1], "expect": ["five"], "since": 1, "yes": True, "wait": True,
+        })  # fmt: skip
         await editor.execute("acpCoder.redo", {"yes": True, "wait": True})
         path = str(tmp_path / "project" / "a.txt")
         assert doubled.asked("undo") == [{"path": path, "since": 1, "hunks": [1], "expect": ["five"]}]

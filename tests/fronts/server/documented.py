@@ -58,8 +58,7 @@ def check(method: str, path: str, status: int, kind: str, body: bytes) -> None:
 
 async def _checked(answer: httpx2.Response) -> None:
     request = answer.request
-    streams = answer.headers.get("content-type", "").startswith("text/event-stream")
-    body = b"" if streams else await answer.aread()
+    body = b"" if answer.headers.get("content-type", "").startswith("text/event-stream") else await answer.aread()
     check(request.method, request.url.path, answer.status_code, answer.headers.get("content-type", ""), body)
 
 

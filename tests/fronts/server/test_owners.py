@@ -31,8 +31,7 @@ async def test_no_program_that_a_client_names_is_started_for_who_is_kept_in_a_pl
     async with served(tmp_path, ["ok"] * 2, config=kept) as place:
         for owner, starts in (("me", True), ("kept", False)):
             program = McpServerStdio(name="x", command="/bin/touch", args=[str(tmp_path / owner)], env=[])
-            token = place.token if owner == "me" else place.identities.add(owner)
-            async with editor(place, token) as made:
+            async with editor(place, place.token if owner == "me" else place.identities.add(owner)) as made:
                 await made.new_session(place.project, mcp_servers=[program])
                 await made.prompt("go")
             assert (tmp_path / owner).exists() == starts
@@ -46,8 +45,7 @@ async def test_no_program_that_a_folder_names_is_started_for_who_is_kept_in_a_pl
         for owner, starts in (("me", True), ("kept", False)):
             made = tmp_path / owner
             (own / "config.toml").write_text(f'[mcp.servers.x]\ncommand = "/bin/touch"\nargs = ["{made}"]\n')
-            token = place.token if owner == "me" else place.identities.add(owner)
-            async with editor(place, token) as first:
+            async with editor(place, place.token if owner == "me" else place.identities.add(owner)) as first:
                 await first.new_session(place.project)
                 for word in ("/trust", "/trust yes"):
                     await first.prompt(word)

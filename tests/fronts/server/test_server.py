@@ -286,8 +286,7 @@ async def test_connections_are_bounded_for_each_token_and_in_all(tmp_path: Path)
 
 async def test_connections_that_say_nothing_or_half_of_it_are_given_up_and_keep_nobody_out(tmp_path: Path) -> None:
     async with served(tmp_path, config="[server]\nmax_connections = 20\ninitialize_timeout = 0.5\n") as place:
-        port = int(place.http.rpartition(":")[2])
-        streams = [await anyio.connect_tcp("127.0.0.1", port) for _ in range(200)]
+        streams = [await anyio.connect_tcp("127.0.0.1", int(place.http.rpartition(":")[2])) for _ in range(200)]
         for stream in streams[:100]:
             with suppress(anyio.BrokenResourceError):
                 await stream.send(b"GET /acp HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ")

@@ -213,8 +213,7 @@ async def test_nonsense_about_sandboxes_runs_nothing(
 @pytest.mark.parametrize("network", ["allow", "deny"])
 async def test_the_network_there_is_all_or_none(tmp_path: Path, config: str, network: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        script = [bash(f"(exec 3<>/dev/tcp/127.0.0.1/{port}) && echo connected"), Answer(text="ok")]
+        script = [bash(f"(exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]}) && echo connected"), Answer(text="ok")]
         settings = f'{config}[tools.sandbox]\nnetwork = "{network}"\n'
         async with went(tmp_path, script, config=settings, mode="auto", otherwise=allow_once, sandbox=True) as r:
             assert ("connected" in results(r)[0]) is (network == "allow")

@@ -359,8 +359,7 @@ def test_what_cannot_be_a_place_is_refused_with_its_line(tmp_path: Path, text: s
 def test_a_project_puts_nothing_else_in_the_place_of_what_the_user_named(tmp_path: Path) -> None:
     theirs = {"web": PlaceConfig(kind="devcontainer"), "box": PlaceConfig(image="other")}
     assert find_place("container:web", theirs) == ("web", PlaceConfig(container="web", image="web"))
-    mine = PlaceConfig(image="mine")
-    made = [Container("box", config, "s", [tmp_path], {}) for config in (theirs["box"], mine)]
+    made = [Container("box", config, "s", [tmp_path], {}) for config in (theirs["box"], PlaceConfig(image="mine"))]
     assert made[0].identity != made[1].identity
     (project := tmp_path / "project" / ".acp-coder").mkdir(parents=True)
     for place in ("ssh:root@elsewhere", "devcontainer:/somewhere"):

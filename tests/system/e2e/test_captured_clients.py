@@ -83,9 +83,7 @@ async def test_line_ends_and_what_is_no_utf_8_are_not_lost(file, tmp_path):
 
 @by_client
 async def test_commands_tell_output_folder_and_exit_status(file, tmp_path):
-    script = [
-        asks(bash("printf 'a\\nb c\\n'; pwd; echo \"it's $((40 + 2))\" >&2; exit 3")), asks(bash("true")), "done",
-    ]  # fmt: skip
+    script = [asks(bash("printf 'a\\nb c\\n'; pwd; echo \"it's $((40 + 2))\" >&2; exit 3")), asks(bash("true")), "done"]
     async with talking(file, tmp_path, script) as talk:
         await talk.editor.prompt("go")
         failed, passed = talk.results(3)

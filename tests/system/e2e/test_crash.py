@@ -63,6 +63,5 @@ async def test_what_was_told_is_there_after_a_kill(tmp_path, round_):
         assert messages[1]["content"].startswith("go on until you die")
         assert told in "".join(str(m.get("content") or "") for m in messages if m["role"] == "assistant")
         open_calls = [c["id"] for m in messages for c in m.get("tool_calls", [])]
-        answered = [m["tool_call_id"] for m in messages if m["role"] == "tool"]
-        assert open_calls == answered
+        assert open_calls == [m["tool_call_id"] for m in messages if m["role"] == "tool"]
         assert len(said(editor, session_id)) >= 1

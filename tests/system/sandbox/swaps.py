@@ -109,8 +109,7 @@ class Race:
         return roots, made
 
     def elsewhere(self) -> dict[str, bytes]:
-        found = sorted(self.out.rglob("*"))
-        return {str(path): path.read_bytes() if path.is_file() else b"" for path in found}
+        return {str(path): path.read_bytes() if path.is_file() else b"" for path in sorted(self.out.rglob("*"))}
 
     def round(self, roots: Roots, session: Confinement, between: Callable[[], None] = lambda: None) -> None:
         """One command; `between`: what happens between the look at the folders and the start."""

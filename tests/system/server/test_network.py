@@ -113,8 +113,7 @@ def ends(made: FakeEditor, session: str, words: str) -> bool:
 @pytest.mark.parametrize("seed", range(2))
 async def test_behind_a_network_that_cuts_and_delays_nothing_is_lost_or_repeated(tmp_path: Path, seed: int) -> None:
     async with served(tmp_path, [Answer(text=tuple(CHUNKS), delay=0.002)], config=AUTO) as place:
-        network = Network(int(place.http.rpartition(":")[2]), seed)
-        async with prompted(place) as (_, session), network.url() as url:
+        async with prompted(place) as (_, session), Network(int(place.http.rpartition(":")[2]), seed).url() as url:
             seen: list[int] = []
             text = ""
             while not text.endswith(CHUNKS[-1]):

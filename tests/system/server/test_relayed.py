@@ -35,8 +35,7 @@ async def test_a_turn_goes_on_without_its_client_that_was_connected_elsewhere(po
             tasks.start_soon(asked, second)
             await exists(one.project / "begun")
             second._transport.close()
-        house = one.server.house("me")
-        await until(lambda: len(house.watched(session)) == 1)
+        await until(lambda: len(one.server.house("me").watched(session)) == 1)
         (one.project / "go").touch()
         await first.wait_until(lambda: turns(first)[-1:] != [{"state": "running"}])
         assert turns(first)[-1] == {"state": "idle", "stopReason": "end_turn"}
