@@ -129,6 +129,11 @@ class Rig:
         assert text.startswith(CONTEXT[:20])
         return text[: text.index(END_OF_CONTEXT)]
 
+    async def says(self, prompt: Any) -> str:
+        """All text the agent has sent, after this prompt too."""
+        await self.editor.prompt(prompt)
+        return self.editor.text()
+
     def tool_names(self, number: int) -> set[str]:
         return {tool["function"]["name"] for tool in self.request(number).get("tools", [])}
 

@@ -163,8 +163,7 @@ async def test_clear_lets_the_model_forget_also_after_a_load(tmp_path):
 @pytest.mark.parametrize("compaction", [True, False])
 async def test_compact_replaces_the_conversation_by_a_summary(tmp_path, compaction):
     async with went(tmp_path, ["a" * 1000, "the summary", "b"], compaction=compaction, prompt="one") as r:
-        await r.editor.prompt("/compact")
-        assert "Compacted" in r.editor.text()
+        assert "Compacted" in await r.says("/compact")
         updates = [u for u in r.editor.updates[r.editor.session_id] if isinstance(u, acp.CompactionUpdate)]
         assert [u.status for u in updates] == (["in_progress", "completed"] if compaction else [])
         await r.editor.prompt("two")
@@ -188,8 +187,7 @@ async def test_permissions_are_listed_and_revoked(tmp_path):
     call = Call("write", {"path": "a.txt", "content": "a"})
     script = [asks(call), "x", asks(Call("write", {"path": "b.txt", "content": "b"})), "y"]
     async with went(tmp_path, script, otherwise=allow_always) as r:
-        await r.editor.prompt("/permissions")
-        assert "#1 always allow `edit *`" in r.editor.text()
+        assert "#1 always allow `edit *`" in await r.says("/permissions")
         await r.editor.prompt("/permissions revoke 1")
         await r.editor.prompt("go again")
         assert len(r.editor.permission_requests) == 2

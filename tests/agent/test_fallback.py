@@ -65,8 +65,7 @@ async def test_the_fallback_goes_on_with_the_same_turn_and_the_user_is_told(tmp_
         assert roles == ["system", "user", "assistant", "tool"]
         await r.editor.prompt("more")
         assert (len(r.first.requests), len(r.second.requests)) == (2, 2), "the first rests"
-        await r.editor.prompt("/model")
-        assert "`first/a` (in use)" in r.editor.text(), "the choice of the user stays"
+        assert "`first/a` (in use)" in await r.says("/model"), "the choice of the user stays"
 
 
 @pytest.mark.parametrize("failure", [EMPTY, LIMITED, DOWN, "refused connection"])
@@ -75,8 +74,7 @@ async def test_quota_rate_limit_outage_and_a_server_that_is_away_lead_to_the_fal
     async with two(tmp_path, [] if gone else [failure], ["done"]) as r:
         if gone:
             await r.first.aclose()
-        await r.editor.prompt("go")
-        assert r.editor.text().endswith("done")
+        assert (await r.says("go")).endswith("done")
 
 
 @pytest.mark.parametrize("failure", [BAD_KEY, BAD_REQUEST, UNKNOWN])
@@ -90,8 +88,7 @@ async def test_what_the_user_must_mend_does_not_lead_to_the_fallback(tmp_path, f
 async def test_after_a_while_the_first_model_is_used_again(tmp_path):
     async with two(tmp_path, [OVERLOADED, "back"], ["done"], agent="fallback_retry_after = 0") as r:
         await r.editor.prompt("go")
-        await r.editor.prompt("more")
-        assert r.editor.text().endswith("back")
+        assert (await r.says("more")).endswith("back")
         assert "done" in str(r.first.requests[-1].body["messages"])
 
 
@@ -124,14 +121,12 @@ async def test_if_no_model_answers_the_error_names_each_and_each_was_asked_once(
         assert "`third/c`: the provider 'third' is not in the configuration" in words
         assert caught.value.data["kind"] == "server"
         assert (len(r.first.requests), len(r.second.requests)) == (1, 1)
-        await r.editor.prompt("again")
-        assert r.editor.text().endswith("never"), "the first is asked again"
+        assert (await r.says("again")).endswith("never"), "the first is asked again"
 
 
 async def test_a_history_goes_on_over_another_wire_api(tmp_path):
     async with two(tmp_path, [LOOK, OVERLOADED], ["done"], provider='api = "messages"\napi_key = "k"') as r:
-        await r.editor.prompt("go")
-        assert r.editor.text().endswith("done")
+        assert (await r.says("go")).endswith("done")
         assert r.second.requests[0].path.endswith("/messages")
         assert "tool_result" in r.words(1)
 
@@ -149,16 +144,14 @@ async def test_a_smaller_context_is_made_to_fit_first(tmp_path):
 async def test_a_fallback_without_tools_gets_them_as_text(tmp_path):
     no_tools = Failure(400, {"error": {"message": "This model does not support tools"}})
     async with two(tmp_path, [LOOK, OVERLOADED], [no_tools, "done"]) as r:
-        await r.editor.prompt("go")
-        assert r.editor.text().endswith("done")
+        assert (await r.says("go")).endswith("done")
         assert "tools" not in r.second.requests[1].body
 
 
 async def test_a_sub_agent_falls_back_and_its_parent_goes_on_with_the_same_model(tmp_path):
     delegate = asks(Call("delegate", {"prompt": "Look.", "title": "look"}))
     async with two(tmp_path, [delegate, OVERLOADED], ["seen", "done"]) as r:
-        await r.editor.prompt("go")
-        assert r.editor.text().endswith("done")
+        assert (await r.says("go")).endswith("done")
         assert (len(r.first.requests), len(r.second.requests)) == (2, 2)
         assert r.second.requests[0].body["model"] == "b"
 
@@ -169,21 +162,18 @@ async def test_a_model_that_the_user_chooses_again_is_tried_although_it_failed(t
         await r.editor.prompt("/model second/b")
         await r.editor.prompt("go on")
         await r.editor.prompt("/model first/a")
-        await r.editor.prompt("go on")
-        assert r.editor.text().endswith("mine")
+        assert (await r.says("go on")).endswith("mine")
 
 
 async def test_the_fallback_has_its_own_price(tmp_path):
     price = '[[agent.prices]]\nmodel = "second/b"\noutput = 1000000\n'
     async with two(tmp_path, [LOOK, OVERLOADED], ["done"], config=price) as r:
         await r.editor.prompt("go")
-        await r.editor.prompt("/cost")
-        shown = r.editor.text()
+        shown = await r.says("/cost")
         assert "- `second/b`: $5.00; 1 model call" in shown and "- `first/a`: $0.00; 1 model call" in shown
 
 
 async def test_a_summary_falls_back_too(tmp_path):
     async with two(tmp_path, ["one", OVERLOADED], ["THE SUMMARY"], fallback='"second:b"') as r:
         await r.editor.prompt("go " * 500)
-        await r.editor.prompt("/compact")
-        assert "THE SUMMARY" in r.editor.text()
+        assert "THE SUMMARY" in await r.says("/compact")

@@ -515,8 +515,7 @@ async def test_a_compaction_can_be_refused_and_is_told(tmp_path):
     config = hook("PreCompact", keeps(seen, "test -e allowed || { echo 'not yet' >&2; exit 2; }"), matcher="manual")
     config += hook("SessionStart", "echo again", matcher="compact")
     async with went(tmp_path, [LONG, "summary", "end"], config=config, prompt="a") as r:
-        await r.editor.prompt("/compact")
-        assert "not yet" in r.editor.text()
+        assert "not yet" in await r.says("/compact")
         assert told(seen)[0]["trigger"] == "manual"
         (r.project / "allowed").touch()
         await r.editor.prompt("/compact")
@@ -582,8 +581,7 @@ async def test_a_compaction_of_a_sub_agent_is_asked_about_and_says_whose_it_is(t
 
 async def test_the_command_lists_them(tmp_path):
     async with rig(tmp_path, [], config=hook("PreToolUse", "true", name="mine", matcher="Bash", pattern="git *")) as r:
-        await r.editor.prompt("/hooks")
-        assert "PreToolUse `Bash` touching `git *`: `mine`" in r.editor.text()
+        assert "PreToolUse `Bash` touching `git *`: `mine`" in await r.says("/hooks")
 
 
 async def test_no_credential_in_the_url_of_a_hook_is_told(tmp_path, capsys):
@@ -594,8 +592,7 @@ async def test_no_credential_in_the_url_of_a_hook_is_told(tmp_path, capsys):
     config += hook("PreToolUse", "", url=f"http://127.0.0.1:{there.getsockname()[1]}/")
     config += 'headers = { x = "word-four\\n" }\n'
     async with went(tmp_path, rounds(bash("true")), config=config, permissions=[reject_once]) as r:
-        await r.editor.prompt("/hooks")
-        assert "PreToolUse: `http://127.0.0.1:9/hook`" in r.editor.text()
+        assert "PreToolUse: `http://127.0.0.1:9/hook`" in await r.says("/hooks")
         assert try_hooks.run(Namespace(verb="list", cwd=str(r.project)), r.environ) == 0
         kept = dict(rows(load_config(r.environ)))["hooks.on"]
         everything = [

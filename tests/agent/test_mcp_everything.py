@@ -93,8 +93,7 @@ async def test_a_resource_that_a_prompt_names_is_read_for_the_model_or_its_absen
         assert (
             f"The resource {text}8 of the MCP server all could not be read: 8 of a prompt are read" in r.editor.text()
         )
-        await r.editor.prompt("/mcp resources all")
-        assert "- `@all:demo://resource/static/document/" in r.editor.text()
+        assert "- `@all:demo://resource/static/document/" in await r.says("/mcp resources all")
         assert "- `@all:demo://resource/dynamic/text/{resourceId}`" in r.editor.text()
         assert "The resource demo://nothing of the MCP server all could not be read" in r.editor.text()
 
@@ -123,7 +122,6 @@ async def test_a_server_may_ask_the_model_only_if_its_table_and_the_user_each_ti
             assert [message["role"] for message in r.messages(2)] == ["system", "user"]
             assert r.messages(2)[0]["content"] == "You are a helpful test server."
             assert "the answer for it" in told
-            await r.editor.prompt("/cost")
-            assert "3 model calls" in r.editor.text()
+            assert "3 model calls" in await r.says("/cost")
         else:
             assert "the user does not let the model answer" in told

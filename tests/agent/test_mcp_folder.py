@@ -116,8 +116,7 @@ async def test_the_user_chooses_tools_for_a_session_whatever_the_lists_say_also_
             ("/mcp enable other *", "there is no MCP server other"), ("/mcp resources raw", "`raw` lists no resources"),
         ):  # fmt: skip
             before = len(r.editor.text())
-            await r.editor.prompt(words)
-            assert told in r.editor.text()[before:]
+            assert told in (await r.says(words))[before:]
         await r.editor.prompt("go")
         assert offered(r, 2) == {"mcp_raw_echo", "mcp_raw_env"}
         await r.editor.prompt("/mcp restart raw")
@@ -134,15 +133,12 @@ async def test_mcp_shows_states_and_logs_and_connects_a_failed_server_anew(tmp_p
         made = shlex.join([entry()["command"], *entry()["args"][:3]])
         late.write_text(f"#!/bin/sh\necho 'a word' >&2\nexec {made}\n")
         late.chmod(0o755)
-        await r.editor.prompt("/mcp restart late")
-        assert "- `late`: ready (" in r.editor.text()
-        await r.editor.prompt("/mcp log late")
-        assert "    a word" in r.editor.text()
+        assert "- `late`: ready (" in await r.says("/mcp restart late")
+        assert "    a word" in await r.says("/mcp log late")
         await r.editor.prompt("go")
         assert "mcp_late_echo" in r.tool_names(1)
         for words, told in (("/mcp log", "/mcp restart NAME"), ("/mcp log other", "there is no MCP server other")):
-            await r.editor.prompt(words)
-            assert told in r.editor.text()
+            assert told in await r.says(words)
 
 
 async def test_without_servers_mcp_says_how_to_add_one(tmp_path):

@@ -156,8 +156,7 @@ async def test_the_question_about_a_login_ends_with_it_also_if_it_failed(locked:
     locked.answer = {"code": "", "error": "access_denied"}
     async with rig(tmp_path, [], config=f'[mcp.servers.locked]\nurl = "{locked.url}"\n', elicitation=in_a_browser) as r:
         for number in (1, 2):
-            await r.editor.prompt("/mcp login locked")
-            assert "access_denied" in r.editor.text()
+            assert "access_denied" in await r.says("/mcp login locked")
             told = [note["params"]["elicitationId"] for note in r.editor.lines("from_agent", "elicitation/complete")]
             assert told == [getattr(asked, "elicitation_id", "") for asked in r.editor.elicitations]
             assert len(told) == number

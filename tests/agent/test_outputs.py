@@ -370,10 +370,8 @@ async def test_a_goal_is_told_again_when_it_is_forgotten(tmp_path):
 async def test_a_configured_goal_is_that_of_each_new_session_until_it_ends(tmp_path):
     async with went(tmp_path, ["ok", "again"], config='[agent]\ngoal_text = "Fix the parser"\n', prompt="hi") as r:
         assert "Goal (active): Fix the parser" in json.dumps(r.messages(1))
-        await r.editor.prompt("/plan done")
-        assert "The goal is reached: Fix the parser" in r.editor.text()
-        await r.editor.prompt("/plan")
-        assert "There is no goal" in r.editor.text()
+        assert "The goal is reached: Fix the parser" in await r.says("/plan done")
+        assert "There is no goal" in await r.says("/plan")
 
 
 async def test_cancel_does_not_wait_for_the_work_on_a_large_output(tmp_path):
@@ -575,8 +573,7 @@ async def test_a_goal_is_set_planned_followed_and_reached(tmp_path):
             assert db.execute("SELECT id, depends_on FROM goal_tasks ORDER BY position").fetchall() == [
                 ("look", "[]"), ("fix", '["look"]'),
             ]  # fmt: skip
-        await r.editor.prompt("/plan")
-        assert r.editor.text().endswith("There is no goal. `/plan GOAL` sets one.")
+        assert (await r.says("/plan")).endswith("There is no goal. `/plan GOAL` sets one.")
 
 
 async def test_a_goal_survives_a_restart_is_paused_and_given_up(tmp_path):
@@ -587,8 +584,7 @@ async def test_a_goal_survives_a_restart_is_paused_and_given_up(tmp_path):
     async with rig(tmp_path, script, mode="auto") as r:
         await r.editor.load_session(session, r.project)
         await r.editor.client.set_session_mode(session, "auto")
-        await r.editor.prompt("/plan")
-        assert "Goal (active): Fix the parser" in r.editor.text()
+        assert "Goal (active): Fix the parser" in await r.says("/plan")
         assert "- [x] look: Look at the parser" in r.editor.text()
         await r.editor.prompt("go")
         assert "output filtered" in result(r, 2)
@@ -596,8 +592,7 @@ async def test_a_goal_survives_a_restart_is_paused_and_given_up(tmp_path):
         await r.editor.prompt("/plan pause")
         await r.editor.prompt("go")
         assert "output filtered" not in result(r, 5)
-        await r.editor.prompt("/plan clear")
-        assert "given up: Fix the parser" in r.editor.text()
+        assert "given up: Fix the parser" in await r.says("/plan clear")
 
 
 @pytest.mark.parametrize(("entries", "words"), [

@@ -116,10 +116,8 @@ async def test_what_a_plugin_has_works_in_the_next_session(tmp_path, capsys):
         assert "forbidden" not in second
         await r.editor.prompt("/tools:fix everything")
         assert "Fix everything as the plugin says." in str(r.messages(7)[-1]["content"])
-        await r.editor.prompt("/plugins")
-        assert f"`tools` 1.2.0 {tmp_path}/source" in r.editor.text()
-        await r.editor.prompt("/hooks")
-        assert "PreToolUse `Bash`: `tools: PreToolUse 1`" in r.editor.text()
+        assert f"`tools` 1.2.0 {tmp_path}/source" in await r.says("/plugins")
+        assert "PreToolUse `Bash`: `tools: PreToolUse 1`" in await r.says("/hooks")
 
 
 async def test_a_plugin_whose_files_were_changed_is_not_used_and_that_is_said(tmp_path, capsys):

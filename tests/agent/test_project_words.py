@@ -293,8 +293,7 @@ async def test_files_can_be_trusted_in_a_later_process_by_the_mark_they_were_sho
         assert not marker.exists()
     async with went(tmp_path, [], prompt=f"/trust yes {mark}") as r:
         assert marker.exists()
-        await r.editor.prompt("/permissions")
-        assert "trusts files of this folder" in r.editor.text()
+        assert "trusts files of this folder" in await r.says("/permissions")
 
 
 async def test_an_answer_is_for_the_files_of_its_question_whatever_is_shown_meanwhile(tmp_path, monkeypatch):
@@ -390,8 +389,7 @@ async def test_a_folders_tools_are_not_loaded_before_it_is_trusted_and_then_reme
         (asked,) = r.editor.permission_requests
         assert asked.tool_call.meta == {"trust": True}
         answers.append(allow_once)
-        await r.editor.prompt("/trust")
-        assert ".acp-coder/tools/words.py" in r.editor.text()
+        assert ".acp-coder/tools/words.py" in await r.says("/trust")
         assert not marker.exists()
         await r.editor.prompt("/trust yes")
         assert marker.exists()

@@ -205,8 +205,7 @@ async def test_a_violation_is_told_and_the_person_may_let_that_one_call_pass(tmp
     script = [*rounds(bash("touch a")), *rounds(bash("touch b"), bash("touch a"), bash("touch a"))]
     async with went(tmp_path, script, config=SCOPED, mode="auto") as r:
         assert "`touch` must not occur in it" in results(r, 2)[0]
-        await r.editor.prompt("/approve nonsense")
-        assert "No such call was stopped" in r.editor.text()
+        assert "No such call was stopped" in await r.says("/approve nonsense")
         mark = results(r, 2)[0].split("/approve ")[1].split("`")[0]
         await r.editor.prompt(f"/approve {mark}")
         await r.editor.prompt("again")
@@ -267,16 +266,14 @@ LEARNS = "[tools.governance]\ntrajectory_enabled = true\nblock_risky_patterns = 
 async def test_a_rejected_call_is_not_repeated_in_a_later_session(tmp_path, more):
     config = LEARNS + more
     async with went(tmp_path, rounds(bash("touch a")), config=config, mode="auto") as r:
-        await r.editor.prompt("/reject")
-        assert "are not acceptable" in r.editor.text()
+        assert "are not acceptable" in await r.says("/reject")
         (r.project / "a").unlink()
     async with went(tmp_path, rounds(bash("touch a"), bash("touch b")), config=config, mode="auto") as r:
         assert ("the user rejected before" in results(r, 2)[0]) is not bool(more)
         assert sorted(path.name for path in r.project.iterdir()) == (["a", "b"] if more else ["b"])
         await r.editor.prompt('/policy check bash {"command": "touch a"}')
         assert ("deny: Calls like this one the user rejected before" in r.editor.text()) is not bool(more)
-        await r.editor.prompt("/policy check")
-        assert "Which call?" in r.editor.text()
+        assert "Which call?" in await r.says("/policy check")
 
 
 async def test_a_tool_that_always_fails_is_blocked_until_the_person_unblocks_it(tmp_path):
@@ -287,10 +284,8 @@ async def test_a_tool_that_always_fails_is_blocked_until_the_person_unblocks_it(
             os.mkfifo(r.project / f"pipe{number}")
         await r.editor.prompt("go")
         assert "is blocked" in results(r, 4)[2]
-        await r.editor.prompt("/unblock")
-        assert "2 of the last 2 calls of `read` failed" in r.editor.text()
-        await r.editor.prompt("/unblock read")
-        assert "`read` may be used again." in r.editor.text()
+        assert "2 of the last 2 calls of `read` failed" in await r.says("/unblock")
+        assert "`read` may be used again." in await r.says("/unblock read")
 
 
 # --- explained ---------------------------------------------------------------------------------------------------
@@ -302,8 +297,7 @@ async def test_the_person_can_ask_what_is_in_force_and_what_would_become_of_a_ca
         await r.editor.prompt('/policy check bash {"command": "ls"}')
         await r.editor.prompt("/policy check nonsense {}")
         await r.editor.prompt("/policy check bash nonsense")
-        await r.editor.prompt("/doctor")
-        text = r.editor.text()
+        text = await r.says("/doctor")
         assert "Rule: tools.permissions.bash[0] deny `*sudo*`" in text
         assert "Policy: tools.policy.rules[1] deny bash" in text and "deny: A user's rule denies this call" in text
         assert "rule: looks:ls" in text and "Unknown tool `nonsense`" in text and "The arguments are not JSON" in text
@@ -313,8 +307,7 @@ async def test_the_person_can_ask_what_is_in_force_and_what_would_become_of_a_ca
 async def test_rules_that_would_have_saved_questions_are_proposed(tmp_path):
     script = rounds(bash("cargo test"), bash("cargo test --all"), bash("touch a"), bash("git commit -m x"))
     async with went(tmp_path, script, permissions=[allow_once, allow_once, allow_once, reject_once]) as r:
-        await r.editor.prompt("/permissions")
-        text = r.editor.text()
+        text = await r.says("/permissions")
         assert '[[tools.permissions.bash]]  # would have saved 2 questions\npattern = "cargo test *"' in text
         assert "git commit" not in text
 
@@ -870,8 +863,7 @@ async def test_a_trusted_configuration_that_cannot_be_used_locks_nobody_out(tmp_
         assert (await r.editor.prompt("again")).stop_reason == "end_turn"
         assert "The folder's own configuration was ignored" in r.editor.text()
         assert "cannot be set by a project" in r.editor.text()
-        await r.editor.prompt("/trust no")
-        assert "No longer trusted" in r.editor.text()
+        assert "No longer trusted" in await r.says("/trust no")
 
 
 async def test_rules_for_tools_that_there_are_not_are_told(tmp_path):
@@ -902,12 +894,10 @@ async def test_what_was_learned_is_listed_and_forgotten_in_a_session_and_without
         for _ in range(2):
             await r.editor.prompt("go")
             await r.editor.prompt("/reject")
-        await r.editor.prompt("/policy learned")
-        listed = r.editor.text()
+        listed = await r.says("/policy learned")
         assert "- #1 rejected: bash touch a → bash touch b" in listed and "- #2 rejected: bash touch a" in listed
         await r.editor.prompt("/policy learned forget 1")
-        await r.editor.prompt("/policy learned forget 7")
-        assert "Forgotten: bash touch a → bash touch b" in r.editor.text()
+        assert "Forgotten: bash touch a → bash touch b" in await r.says("/policy learned forget 7")
         assert "`learned forget NUMBER`" in r.editor.text()
 
         def policy(*arguments: str) -> str:
@@ -994,8 +984,7 @@ async def test_memory_and_files_of_a_command_are_bounded_and_it_is_said(tmp_path
         assert ("600000000" in memory) is not limited
         assert ("no process may have more memory: `tools.sandbox.max_memory`" in memory) is limited
         assert "9000000" in small
-        await r.editor.prompt("/doctor")
-        assert ("1000000 bytes for a file" if limited else "any number of bytes for a file") in r.editor.text()
+        assert ("1000000 bytes for a file" if limited else "any number of bytes for a file") in await r.says("/doctor")
 
 
 async def test_what_commands_may_read_and_write_is_named_by_globs_and_relative_and_absolute_paths(tmp_path):
@@ -1011,8 +1000,7 @@ async def test_what_commands_may_read_and_write_is_named_by_globs_and_relative_a
         assert all(f"words of {name}" in said for name in names)
         written = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("b"))
         assert written == ["out/b", "shared/one/b", "shared/two/b"]
-        await r.editor.prompt("/doctor")
-        assert "Also readable: ../othe? (1 now), ../none (nothing is there now)" in r.editor.text()
+        assert "Also readable: ../othe? (1 now), ../none (nothing is there now)" in await r.says("/doctor")
 
 
 @pytest.mark.parametrize("link", [True, False])

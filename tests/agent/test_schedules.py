@@ -61,8 +61,7 @@ async def test_a_scheduled_prompt_runs_no_command(tmp_path, store, prompt):
     async with rig(tmp_path, ["heard", "and now"], environ=environ(tmp_path)) as r:
         await r.editor.wait_for(heard("heard"))
         assert r.messages(1)[-1]["content"] == prompt
-        await r.editor.prompt("/status")
-        assert "- Mode: `code`" in r.editor.text()
+        assert "- Mode: `code`" in await r.says("/status")
 
 
 @pytest.mark.parametrize(("added_in", "session"), [("code", "auto"), ("auto", "code"), ("ask", "auto")])

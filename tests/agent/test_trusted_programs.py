@@ -198,10 +198,8 @@ async def test_a_hook_of_the_configuration_that_only_is_told_is_looked_at_too(tm
         await r.editor.prompt("go")
         assert said(seen) == ["good"]
         assert "not those that you trust" in r.editor.text()
-        await r.editor.prompt("/trust no")
-        before = len(r.editor.text())
-        await r.editor.prompt("go")
-        assert "hook" not in r.editor.text()[before:]
+        before = len(await r.says("/trust no"))
+        assert "hook" not in (await r.says("go"))[before:]
 
 
 @pytest.mark.parametrize("file", [".mcp.json", ".acp-coder/config.toml"])

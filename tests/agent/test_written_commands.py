@@ -196,8 +196,7 @@ async def test_a_sub_agent_is_named_in_a_prompt_and_one_that_is_not_there_is_an_
     async with went(tmp_path, [asks(call), "done"], prompt="@scout find it, and write to me@scout") as r:
         assert 'call `delegate` with `agent`: "scout"' in prompt(r).replace('\\"', '"')
         assert "There is no sub-agent `spy`. There are: `scout`." in r.messages(2)[-1]["content"]
-        await r.editor.prompt("/agents")
-        assert "- `scout`: Finds things (project)" in r.editor.text()
+        assert "- `scout`: Finds things (project)" in await r.says("/agents")
 
 
 async def test_without_sub_agents_of_a_project_the_request_is_as_ever(tmp_path):

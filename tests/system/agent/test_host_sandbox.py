@@ -80,8 +80,7 @@ async def test_commands_there_are_held_as_they_are_here(tmp_path: Path, config: 
             assert "papaya" in second and f"{there}/sub" in second
             assert "in a sandbox if that machine has one" in json.dumps(r.request(1)["messages"])
             assert "The command ran in a sandbox" in second and "There is no network." in second
-            await r.editor.prompt("/place")
-            assert "Sandbox there: bubblewrap" in r.editor.text()
+            assert "Sandbox there: bubblewrap" in await r.says("/place")
     assert (there / "inside").read_text() == "made\n" and (there / "sub" / "here").exists()
     assert (tmp_path / "outside").read_text() == "tangerine"
     assert not list(there.rglob("post-commit"))
@@ -147,8 +146,7 @@ async def test_strict_runs_nothing_unconfined(tmp_path: Path, config: str, there
     ) as r:
         (said,) = results(r)
         assert "no sandbox works on host far" in said and "ModuleNotFoundError" in said
-        await r.editor.prompt("/doctor")
-        assert "Nothing confines commands there" in r.editor.text()
+        assert "Nothing confines commands there" in await r.says("/doctor")
     assert list(there.iterdir()) == []
 
 
@@ -258,8 +256,7 @@ async def test_nothing_is_left_of_what_prints_into_a_closed_session(tmp_path: Pa
 async def test_a_sandbox_that_is_turned_off_is_turned_off_there(tmp_path: Path, config: str, there: Path) -> None:
     settings = f"{config}[tools.sandbox]\nstrict = true\n"
     async with went(tmp_path, [bash("touch made"), Answer(text="ok")], config=settings, mode="auto") as r:
-        await r.editor.prompt("/place")
-        assert "No sandbox there: turned off by tools.sandbox.disabled." in r.editor.text()
+        assert "No sandbox there: turned off by tools.sandbox.disabled." in await r.says("/place")
     assert not r.editor.permission_requests
     assert (there / "made").exists()
 

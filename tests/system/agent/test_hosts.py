@@ -64,8 +64,7 @@ async def test_commands_and_files_are_there_and_everybody_is_told_so(tmp_path: P
     async with worked_there(tmp_path, config, there, "on host far", "pwd; cd sub; touch made") as (r, told):
         assert str(there) in told[0] and str(there) in json.dumps(r.request(1)["messages"])
         assert (there / "sub" / "made").exists()
-        await r.editor.prompt("/place")
-        assert f"files are there: {there} (" in r.editor.text()
+        assert f"files are there: {there} (" in await r.says("/place")
 
 
 async def test_answers_and_memories_hold_for_the_folder_on_that_host(tmp_path: Path, config: str, there: Path) -> None:
@@ -135,8 +134,7 @@ async def test_a_host_that_hangs_holds_up_neither_a_stop_nor_other_sessions(tmp_
         finally:
             for link in links:
                 os.kill(link, signal.SIGCONT)
-        await r.editor.prompt("once more")
-        assert "ok" in r.editor.text()
+        assert "ok" in await r.says("once more")
 
 
 @pytest.mark.parametrize("mode", ["code", "auto"])
@@ -161,8 +159,7 @@ async def test_a_folder_that_the_host_lacks_is_one_sentence(tmp_path: Path, conf
         with pytest.raises(PeerError, match=f"host far has no folder {there}; another one is named by"):
             await r.editor.prompt("go")
         there.mkdir()
-        await r.editor.prompt("go")
-        assert "ok" in r.editor.text()
+        assert "ok" in await r.says("go")
         links = set(ssh_children())
     assert links and not links & set(ssh_children())
 
@@ -188,8 +185,7 @@ async def test_what_looks_at_this_machine_is_left_out(tmp_path: Path, config: st
             ("/undo", "the files are on host far"), ("/worktree", "no worktrees on host far"),
             ("/doctor", "No sandbox there: turned off by tools.sandbox.disabled"),
         ):  # fmt: skip
-            await r.editor.prompt(command)
-            assert words in r.editor.text(), command
+            assert words in await r.says(command), command
 
 
 def test_ssh_on_the_command_line(tmp_path: Path) -> None:
@@ -228,8 +224,7 @@ async def test_a_session_goes_to_a_host_and_back_even_if_it_is_away(tmp_path: Pa
         await r.editor.prompt("go")
         assert (there / "one").exists()
         links = set(ssh_children())
-        await r.editor.prompt("/place gone")
-        assert "host nowhere.invalid cannot be used" in r.editor.text()
+        assert "host nowhere.invalid cannot be used" in await r.says("/place gone")
         with pytest.raises(PeerError, match="host nowhere.invalid"):
             await r.editor.prompt("go")
         await r.editor.prompt("/place local")
@@ -314,8 +309,7 @@ async def test_a_place_that_is_configured_wrong_breaks_no_session_that_is_not_th
     async with went(tmp_path, [Answer(text="ok")], config=config) as r:
         (tool,) = [each["function"] for each in r.request(1)["tools"] if each["function"]["name"] == "bash"]
         assert tool["parameters"]["properties"]["place"]["enum"] == ["web"]
-        await r.editor.prompt("/place half")
-        assert r.editor.text().endswith("`places.half` is of the kind `ssh` and names no `host`")
+        assert (await r.says("/place half")).endswith("`places.half` is of the kind `ssh` and names no `host`")
 
 
 async def test_hidden_files_are_found_by_links(tmp_path: Path, config: str, there: Path, monkeypatch: MonkeyPatch):

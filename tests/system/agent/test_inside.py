@@ -79,14 +79,12 @@ async def test_commands_and_files_are_there_and_everybody_is_told_so(
     async with worked_there(tmp_path, hidden, there, "in container web", command, reads) as (r, told):
         assert "/app\npapaya\nKEY=banana\n" in told[0] and "deny_read" in told[5] and "banana" not in told[5]
         assert (there / "made").exists()
-        await r.editor.prompt("/place")
-        said = r.editor.text()
+        said = await r.says("/place")
         assert "Commands run in container web, and files are there: /app (" in said
         assert ("no Python" in said) == (BUSYBOX in request.node.name)
         assert "The container is the wall" in said and "It was not started by acp-coder" in said
         assert "commands there can read it" in said
-        await r.editor.prompt("/worktree")
-        assert "no worktrees in container web" in r.editor.text()
+        assert "no worktrees in container web" in await r.says("/worktree")
         assert ours(name) and files_of(name)
     await until_nothing_is_left(name)
 
@@ -191,8 +189,7 @@ async def test_landlock_confines_commands_where_it_is_asked_for(tmp_path: Path, 
     held = config.replace('root = "/app"', 'root = "/app"\nlandlock = true')
     script = [bash("cat .e*; touch made; touch /elsewhere"), Answer(text="ok")]
     async with went(tmp_path, script, config=held + hidden, mode="auto", otherwise=allow_once, sandbox=True) as r:
-        await r.editor.prompt("/place")
-        said = r.editor.text()
+        said = await r.says("/place")
         assert "tangerine" not in json.dumps(r.messages(2))
         if "Sandbox there" not in said:
             assert "no command runs without one" in json.dumps(r.messages(2))

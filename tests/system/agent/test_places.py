@@ -52,10 +52,8 @@ async def test_commands_run_in_the_container_and_everybody_is_told_so(tmp_path: 
         lines = ("touch made; cat /etc/passwd", "touch more", "mkdir other")
         assert [request.tool_call.title for request in asked] == [f"{line} (in container web)" for line in lines]
         assert all(any("in container web" in option.name for option in request.options) for request in asked)
-        await r.editor.prompt("/permissions")
-        assert "always allow `in:'container web (" in r.editor.text()
-        await r.editor.prompt("/place")
-        assert "The container is the wall" in r.editor.text()
+        assert "always allow `in:'container web (" in await r.says("/permissions")
+        assert "The container is the wall" in await r.says("/place")
         assert not [line for line in r.editor.transcript if line.message.get("method") == "terminal/create"]
         mine = [name for name in containers.names() if name.startswith(f"acp-coder-{r.editor.session_id[:8]}")]
         assert len(mine) == 1
@@ -176,8 +174,7 @@ async def test_a_session_goes_from_place_to_place_and_stays_there(tmp_path: Path
         session = r.editor.session_id
         await r.editor.prompt("go")
         assert await choose(r.editor, "web") == ["web", "local", "web"]
-        await r.editor.prompt("/place")
-        assert "The container is the wall" in r.editor.text()
+        assert "The container is the wall" in await r.says("/place")
         await r.editor.prompt("go on")
         said = results(r, 4)
         assert "root:x:0:0:root:/root:/bin/sh" not in said[0] and "root:x:0:0:root:/root:/bin/sh" in said[1]
@@ -247,8 +244,7 @@ async def test_a_single_call_runs_in_another_place_with_a_shell_of_its_own(tmp_p
         assert all(words in str(request.tool_call.content) for request in asked)
         (tool,) = [each["function"] for each in r.request(1)["tools"] if each["function"]["name"] == "bash"]
         assert tool["parameters"]["properties"]["place"]["enum"] == ["web"]
-        await r.editor.prompt("/permissions")
-        assert "in:'container web (" in r.editor.text()
+        assert "in:'container web (" in await r.says("/permissions")
         session = r.editor.session_id
     assert not [name for name in containers.names() if name.startswith(f"acp-coder-{session[:8]}")]
     assert [entry["sandbox"] for entry in audit(tmp_path) if entry.get("sandbox")] == [
@@ -305,8 +301,7 @@ async def test_what_runs_in_a_place_ends_when_the_session_leaves_it(tmp_path: Pa
         pid = int(await until_exists(r.project / "pid"))
         await r.editor.prompt("/place local")
         await until_dead(pid)
-        await r.editor.prompt("on")
-        assert "still here" in r.editor.text()
+        assert "still here" in await r.says("on")
 
 
 async def test_nothing_is_typed_into_the_sessions_terminal_from_another_place(tmp_path: Path, config: str) -> None:
