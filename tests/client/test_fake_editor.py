@@ -13,13 +13,7 @@ import pytest
 from acp_agent.client import permissions as ready
 from acp_agent.errors import ConnectionClosed, PeerError
 from acp_agent.protocol.transports import memory_pair
-from acp_agent.schema.acp import (
-    AgentMessageChunk,
-    CreateElicitationRequest,
-    CreateElicitationResponse,
-    RequestPermissionRequest,
-    ToolCall,
-)
+from acp_agent.schema import acp
 from acp_agent.testing.fake_editor import (
     AnswersError,
     AnswersGarbage,
@@ -116,7 +110,7 @@ async def test_turn_runs_while_the_test_waits_for_its_updates() -> None:
 
         agent.answers["session/prompt"] = prompt
         running = editor.begin("go")
-        update = await editor.wait_for(lambda update: isinstance(update, ToolCall))
+        update = await editor.wait_for(lambda update: isinstance(update, acp.ToolCall))
         assert update.tool_call_id == "t"
         assert not running.done
         editor.cancel()
@@ -154,10 +148,10 @@ async def test_permissions_and_elicitations_are_answered_by_the_script_and_kept(
             for _ in range(3)
         ]
     assert [outcome.get("optionId", outcome["outcome"]) for outcome in outcomes] == ["n", "cancelled", "y"]
-    assert [type(request) for request in editor.permission_requests] == [RequestPermissionRequest] * 3
+    assert [type(request) for request in editor.permission_requests] == [acp.RequestPermissionRequest] * 3
 
-    async def decline(request: CreateElicitationRequest) -> CreateElicitationResponse:
-        return CreateElicitationResponse(action="decline")
+    async def decline(request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
+        return acp.CreateElicitationResponse(action="decline")
 
     async with opened(elicitation=decline) as (editor, agent):
         schema = {"type": "object", "properties": {}}
@@ -413,4 +407,4 @@ async def test_plain_memory_pair_is_enough() -> None:
         ours.close()
         with pytest.raises(ConnectionClosed):
             await editor.start()
-    assert AgentMessageChunk not in map(type, editor.updates.get("s", []))
+    assert acp.AgentMessageChunk not in map(type, editor.updates.get("s", []))

@@ -7,39 +7,28 @@ import time
 import pytest
 
 from acp_agent.fronts.view import JsonView, PlainView, TerminalView
-from acp_agent.schema.acp import (
-    AgentMessageChunk,
-    AgentThoughtChunk,
-    Content,
-    Diff,
-    Plan,
-    PlanEntry,
-    RequestPermissionRequest,
-    SessionUpdate,
-    Terminal,
-    TextContent,
-    ToolCall,
-    ToolCallProgress,
-    ToolCallUpdate,
-    UsageUpdate,
-)
+from acp_agent.schema import acp
 
-TURN: list[SessionUpdate] = [
-    AgentThoughtChunk(content=TextContent(text="hm")), AgentMessageChunk(content=TextContent(text="I look")),
-    AgentMessageChunk(content=TextContent(text=" at it.")),
-    ToolCall(tool_call_id="1", title="pytest -q", kind="execute", status="pending"),
-    ToolCallProgress(tool_call_id="1", status="in_progress"),
-    ToolCallProgress(tool_call_id="1", status="failed", content=[Terminal(terminal_id="t")], raw_output={
+TURN: list[acp.SessionUpdate] = [
+    acp.AgentThoughtChunk(content=acp.TextContent(text="hm")),
+    acp.AgentMessageChunk(content=acp.TextContent(text="I look")),
+    acp.AgentMessageChunk(content=acp.TextContent(text=" at it.")),
+    acp.ToolCall(tool_call_id="1", title="pytest -q", kind="execute", status="pending"),
+    acp.ToolCallProgress(tool_call_id="1", status="in_progress"),
+    acp.ToolCallProgress(tool_call_id="1", status="failed", content=[acp.Terminal(terminal_id="t")], raw_output={
         "stdout": "".join(f"line {n}\n" for n in range(30)), "stderr": "boom\n",
     }),
-    ToolCall(tool_call_id="2", title="Edit a.py", kind="edit", status="pending"),
-    ToolCall(tool_call_id="3", title="Read b.py", kind="read", status="pending"),
-    ToolCallProgress(tool_call_id="2", status="completed", content=[Diff(
+    acp.ToolCall(tool_call_id="2", title="Edit a.py", kind="edit", status="pending"),
+    acp.ToolCall(tool_call_id="3", title="Read b.py", kind="read", status="pending"),
+    acp.ToolCallProgress(tool_call_id="2", status="completed", content=[acp.Diff(
         path="/p/a.py", old_text="one\n", new_text="two\n",
     )]),
-    ToolCallProgress(tool_call_id="3", status="completed", content=[Content(content=TextContent(text="text of b"))]),
-    ToolCallProgress(tool_call_id="unknown", status="completed"),
-    Plan(entries=[PlanEntry(content="Step", priority="high", status="completed")]), UsageUpdate(used=1, size=2),
+    acp.ToolCallProgress(
+        tool_call_id="3", status="completed", content=[acp.Content(content=acp.TextContent(text="text of b"))],
+    ),
+    acp.ToolCallProgress(tool_call_id="unknown", status="completed"),
+    acp.Plan(entries=[acp.PlanEntry(content="Step", priority="high", status="completed")]),
+    acp.UsageUpdate(used=1, size=2),
 ]  # fmt: skip
 
 
@@ -75,18 +64,22 @@ def test_the_time_of_a_call_is_without_the_time_that_its_question_waited(monkeyp
     monkeypatch.setattr(time, "monotonic", lambda: now)
     out = io.StringIO()
     view = PlainView(out)
-    view.update("s", ToolCall(tool_call_id="1", title="pytest", status="pending"))
-    view.update("s", ToolCall(tool_call_id="2", title="make", status="pending"))
+    view.update("s", acp.ToolCall(tool_call_id="1", title="pytest", status="pending"))
+    view.update("s", acp.ToolCall(tool_call_id="2", title="make", status="pending"))
     view.ask("Run this?\ny/N: ")
     now += 60
-    view.asked(RequestPermissionRequest(session_id="s", tool_call=ToolCallUpdate(tool_call_id="1"), options=[]), "Yes")
-    view.update("s", ToolCallProgress(tool_call_id="1", status="in_progress"))
+    view.asked(
+        acp.RequestPermissionRequest(session_id="s", tool_call=acp.ToolCallUpdate(tool_call_id="1"), options=[]), "Yes"
+    )
+    view.update("s", acp.ToolCallProgress(tool_call_id="1", status="in_progress"))
     now += 2
     view.ask("Which?\n1: ")  # It asks while it runs.
     now += 60
-    view.asked(RequestPermissionRequest(session_id="s", tool_call=ToolCallUpdate(tool_call_id="1"), options=[]), "One")
-    view.update("s", ToolCallProgress(tool_call_id="1", status="completed"))
-    view.update("s", ToolCallProgress(tool_call_id="2", status="failed"))  # Its turn never came.
+    view.asked(
+        acp.RequestPermissionRequest(session_id="s", tool_call=acp.ToolCallUpdate(tool_call_id="1"), options=[]), "One"
+    )
+    view.update("s", acp.ToolCallProgress(tool_call_id="1", status="completed"))
+    view.update("s", acp.ToolCallProgress(tool_call_id="2", status="failed"))  # Its turn never came.
     assert "done (2.0 s): pytest" in out.getvalue() and "failed (0.0 s)" in out.getvalue()
 
 
@@ -106,11 +99,11 @@ def test_json_is_one_line_an_update():
 
 
 def test_what_could_hide_or_move_text_is_shown_by_its_number():
-    turn: list[SessionUpdate] = [
-        ToolCall(tool_call_id="1", title="ls\x1b[2K\r rm -rf x \u202e", status="pending"),
-        AgentMessageChunk(content=TextContent(text="a\x1b]0;evil\x07b\n")),
-        ToolCallProgress(
-            tool_call_id="1", status="completed", content=[Content(content=TextContent(text="red \x1b[31m\tx"))]
+    turn: list[acp.SessionUpdate] = [
+        acp.ToolCall(tool_call_id="1", title="ls\x1b[2K\r rm -rf x \u202e", status="pending"),
+        acp.AgentMessageChunk(content=acp.TextContent(text="a\x1b]0;evil\x07b\n")),
+        acp.ToolCallProgress(
+            tool_call_id="1", status="completed", content=[acp.Content(content=acp.TextContent(text="red \x1b[31m\tx"))]
         ),
     ]
     out = io.StringIO()

@@ -1,16 +1,8 @@
 import pytest
 
 from acp_agent.errors import ConfigError
+from acp_agent.llm import choose
 from acp_agent.llm.base import ThoughtLevel
-from acp_agent.llm.choose import (
-    choose_api,
-    complete_base_url,
-    is_azure,
-    is_loopback,
-    is_reasoning_model,
-    needs_key,
-    reasoning_effort,
-)
 
 
 @pytest.mark.parametrize(("base_url", "api"), [
@@ -25,7 +17,7 @@ from acp_agent.llm.choose import (
     ("https://notopenai.azure.com", "chat"), ("http://[::1", "chat"),
 ])  # fmt: skip
 def test_choose_api(base_url: str | None, api: str) -> None:
-    assert choose_api(base_url) == api
+    assert choose.choose_api(base_url) == api
 
 
 @pytest.mark.parametrize(("base_url", "needed"), [
@@ -36,7 +28,7 @@ def test_choose_api(base_url: str | None, api: str) -> None:
     ("http://127.0.0.1.example.com", True), ("https://user:localhost@example.com/v1", True),
 ])  # fmt: skip
 def test_needs_key(base_url: str | None, needed: bool) -> None:
-    assert needs_key(base_url) is needed
+    assert choose.needs_key(base_url) is needed
 
 
 @pytest.mark.parametrize(("base_url", "complete"), [
@@ -49,7 +41,7 @@ def test_needs_key(base_url: str | None, needed: bool) -> None:
     ("https://example.com/v1?key=1", "https://example.com/v1?key=1"),
 ])  # fmt: skip
 def test_complete_base_url(base_url: str | None, complete: str) -> None:
-    assert complete_base_url(base_url) == complete
+    assert choose.complete_base_url(base_url) == complete
 
 
 @pytest.mark.parametrize(
@@ -57,12 +49,14 @@ def test_complete_base_url(base_url: str | None, complete: str) -> None:
 )
 def test_what_is_no_url_is_a_config_error(base_url: str) -> None:
     with pytest.raises(ConfigError, match="is not an http or https URL"):
-        complete_base_url(base_url)
+        choose.complete_base_url(base_url)
 
 
 def test_azure_and_loopback() -> None:
-    assert is_azure("https://acme.openai.azure.com/openai/v1") and not is_azure("https://api.openai.com/v1")
-    assert is_loopback("http://localhost:1") and not is_loopback(None)
+    assert choose.is_azure("https://acme.openai.azure.com/openai/v1") and not choose.is_azure(
+        "https://api.openai.com/v1"
+    )
+    assert choose.is_loopback("http://localhost:1") and not choose.is_loopback(None)
 
 
 @pytest.mark.parametrize(("model", "reasons"), [
@@ -70,7 +64,7 @@ def test_azure_and_loopback() -> None:
     ("gpt-4o", False), ("gpt-4.1", False), ("o3xyz", False), ("ollama", False), ("qwen3", False),
 ])  # fmt: skip
 def test_is_reasoning_model(model: str, reasons: bool) -> None:
-    assert is_reasoning_model(model) is reasons
+    assert choose.is_reasoning_model(model) is reasons
 
 
 @pytest.mark.parametrize(("model", "level", "openai", "effort"), [
@@ -79,4 +73,4 @@ def test_is_reasoning_model(model: str, reasons: bool) -> None:
     ("gpt-5.1-2025-11-13", "off", True, "none"), ("gpt-5.1-codex", "off", True, None), ("gpt-5.1", "off", False, None),
 ])  # fmt: skip
 def test_reasoning_effort(model: str, level: ThoughtLevel | None, openai: bool, effort: str | None) -> None:
-    assert reasoning_effort(model, level, openai=openai) == effort
+    assert choose.reasoning_effort(model, level, openai=openai) == effort

@@ -3,14 +3,7 @@ from typing import Any
 
 import pytest
 
-from acp_agent.llm.provider_errors import (
-    VendorError,
-    error_from_object,
-    error_from_status,
-    idle_timeout_error,
-    network_error,
-    read_vendor_error,
-)
+from acp_agent.llm import provider_errors as errors
 from tests.tables import table
 
 
@@ -90,7 +83,7 @@ KINDS: dict[str, list[tuple[int, Any]]] = {
 
 @table(("kind", "status", "body"), [(kind, *row) for kind, rows in KINDS.items() for row in rows])
 def test_kinds(kind: str, status: int, body: Any) -> None:
-    error = error_from_status("acme", status, body if isinstance(body, str) else json.dumps(body).encode(), {})
+    error = errors.error_from_status("acme", status, body if isinstance(body, str) else json.dumps(body).encode(), {})
     assert error.kind == kind and error.status == status and str(error).startswith("acme ")
     assert str(status) in str(error)
 
@@ -102,34 +95,35 @@ def test_kinds(kind: str, status: int, body: Any) -> None:
     (said("Too long", code="context_length_exceeded"), "context_too_long"), ("not json at all", "server"),
 ])  # fmt: skip
 def test_kinds_of_errors_inside_a_stream(body: Any, kind: str) -> None:
-    assert error_from_object("acme", body).kind == kind
+    assert errors.error_from_object("acme", body).kind == kind
 
 
 @pytest.mark.parametrize(("body", "vendor"), [
-    (b'{"error": {"message": "m", "code": "C", "type": "T"}}', VendorError("m", "c", "t")),
-    (b'{"error": {"message": "m", "code": 503}}', VendorError("m", status=503)), (b'{"error": "m"}', VendorError("m")),
-    (b'{"message": "m"}', VendorError("m")), (b'{"error": null, "message": "m"}', VendorError("m")),
-    (b'{"detail": "m"}', VendorError("m")), (b'[{"error": {"message": "m"}}]', VendorError("m")),
-    (b"  two\n lines ", VendorError("two lines")), (b"<html></html>", VendorError()),
-    (b"{not json", VendorError("{not json")), (b"\xff", VendorError("�")), (b"", VendorError()), (None, VendorError()),
-    ([], VendorError()),
+    (b'{"error": {"message": "m", "code": "C", "type": "T"}}', errors.VendorError("m", "c", "t")),
+    (b'{"error": {"message": "m", "code": 503}}', errors.VendorError("m", status=503)),
+    (b'{"error": "m"}', errors.VendorError("m")), (b'{"message": "m"}', errors.VendorError("m")),
+    (b'{"error": null, "message": "m"}', errors.VendorError("m")), (b'{"detail": "m"}', errors.VendorError("m")),
+    (b'[{"error": {"message": "m"}}]', errors.VendorError("m")), (b"  two\n lines ", errors.VendorError("two lines")),
+    (b"<html></html>", errors.VendorError()), (b"{not json", errors.VendorError("{not json")),
+    (b"\xff", errors.VendorError("�")), (b"", errors.VendorError()), (None, errors.VendorError()),
+    ([], errors.VendorError()),
 ])  # fmt: skip
-def test_vendors_words_are_found_in_any_shape(body: object, vendor: VendorError) -> None:
-    assert read_vendor_error(body) == vendor
+def test_vendors_words_are_found_in_any_shape(body: object, vendor: errors.VendorError) -> None:
+    assert errors.read_vendor_error(body) == vendor
 
 
 def test_a_sentence_names_provider_vendor_model_address_and_what_to_do() -> None:
-    error = error_from_status("acme", 429, openai("Slow down."), {"retry-after": "20"})
+    error = errors.error_from_status("acme", 429, openai("Slow down."), {"retry-after": "20"})
     assert str(error) == 'acme is receiving too many requests (HTTP 429): "Slow down." It asks to wait 20 seconds.'
     assert error.retry_after == 20.0
-    error = error_from_status("acme", 404, openai("model 'x' not found"), {}, model="x")
+    error = errors.error_from_status("acme", 404, openai("model 'x' not found"), {}, model="x")
     assert "does not know the model 'x'" in str(error)
-    assert "base URL" in str(error_from_status("acme", 404, "<html></html>", {}))
-    assert len(str(error_from_status("acme", 500, "x" * 10_000, {}))) < 1000
-    assert str(network_error("acme", "http://a/v1", "refused")).startswith(
+    assert "base URL" in str(errors.error_from_status("acme", 404, "<html></html>", {}))
+    assert len(str(errors.error_from_status("acme", 500, "x" * 10_000, {}))) < 1000
+    assert str(errors.network_error("acme", "http://a/v1", "refused")).startswith(
         "acme: the connection to http://a/v1 failed (refused)."
     )
-    assert "for 300 seconds" in str(idle_timeout_error("acme", "http://a/v1", 300.0))
+    assert "for 300 seconds" in str(errors.idle_timeout_error("acme", "http://a/v1", 300.0))
 
 
 KEY = "Check the key and its permissions; `acp-coder login --provider acme` stores another one."
@@ -198,5 +192,5 @@ ADVICE: dict[str, list[tuple[int, Any]]] = {
 
 @table(("advice", "status", "body"), [(advice, *row) for advice, rows in ADVICE.items() for row in rows])
 def test_the_vendors_own_words_lead_to_what_to_do(advice: str, status: int, body: Any) -> None:
-    words = str(error_from_status("acme", status, json.dumps(body).encode(), {}, model="x"))
+    words = str(errors.error_from_status("acme", status, json.dumps(body).encode(), {}, model="x"))
     assert words.endswith(advice) and words.startswith("acme ")

@@ -12,19 +12,7 @@ from botocore.validate import ParamValidator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.llm.base import (
-    AssistantMessage,
-    AudioPart,
-    DocumentPart,
-    Finished,
-    ImagePart,
-    Message,
-    ModelSettings,
-    TextPart,
-    ToolMessage,
-    ToolUse,
-    UserMessage,
-)
+from acp_agent.llm import base as llm
 from acp_agent.llm.chat_request import Dialect, RequestEncoder
 from acp_agent.llm.translate import ANTHROPIC_ID, MISTRAL_ID, RESPONSES_ID, call_id, returned, signed, tool_name
 from acp_agent.testing.fake_model import Answer, Call, FakeModel
@@ -45,27 +33,29 @@ ODD = "functions.read:0|fc_" + "x" * 80
 
 
 async def test_one_history_goes_through_all_wire_apis() -> None:
-    history: list[Message] = [USER]
+    history: list[llm.Message] = [USER]
     before: list[Api] = []
     async with FakeModel(lambda _: answer) as model:
         providers = {api: make(api, model.base_url, max_retries=0) for api in APIS}
         for number, api in enumerate(EACH_AFTER_EACH):
             call = Call("read", {"path": "a"}, id=f"{number}{ODD}")
             answer = Answer(thought="hm", encrypted=f"zz{api}", text="Looking.", tool_calls=(call,))
-            events = await collect(providers[api], history, (TOOL,), ModelSettings(MODELS[api], thought_level="low"))
+            events = await collect(
+                providers[api], history, (TOOL,), llm.ModelSettings(MODELS[api], thought_level="low")
+            )
             assert len(model.requests) == number + 1, "nothing was refused"
             finished = events[-1]
-            assert isinstance(finished, Finished)
+            assert isinstance(finished, llm.Finished)
             sent = str(model.requests[-1].body)
             for other in APIS:
                 home = other == api and other in before and other in SEALING
                 assert (f"zz{other}" in sent) == home, "thoughts go home, and nowhere else"
             assert "_from" not in sent
             history += [
-                AssistantMessage(
+                llm.AssistantMessage(
                     "".join(texts(events)), tuple(calls(events)), "".join(thoughts(events)), opaque=finished.opaque
                 ),
-                ToolMessage(calls(events)[0].id, "read", (TextPart("content"),)),
+                llm.ToolMessage(calls(events)[0].id, "read", (llm.TextPart("content"),)),
             ]
             before.append(api)
         for provider in providers.values():
@@ -73,28 +63,29 @@ async def test_one_history_goes_through_all_wire_apis() -> None:
 
 
 IMAGE, PAPER, SOUND = (
-    ImagePart("image/png", "iVBORw0="), DocumentPart("JVBERi0=", "a.pdf"), AudioPart("audio/wav", "AA=="),
+    llm.ImagePart("image/png", "iVBORw0="), llm.DocumentPart("JVBERi0=", "a.pdf"), llm.AudioPart("audio/wav", "AA=="),
 )  # fmt: skip
 ODD_HISTORY = (
-    UserMessage((TextPart("look \ud800"), IMAGE, PAPER, SOUND)),
-    AssistantMessage(
+    llm.UserMessage((llm.TextPart("look \ud800"), IMAGE, PAPER, SOUND)),
+    llm.AssistantMessage(
         tool_calls=(
-            ToolUse(ODD, "read file!", '{"path": '), ToolUse("b", "", "[1]"), ToolUse("c", "x" * 100, " "),
-            ToolUse("d", "y", "[" * 5000),
+            llm.ToolUse(ODD, "read file!", '{"path": '), llm.ToolUse("b", "", "[1]"), llm.ToolUse("c", "x" * 100, " "),
+            llm.ToolUse("d", "y", "[" * 5000),
         ),
         thought="hm",
     ),
-    ToolMessage(ODD, "read file!", (TextPart(""),)), ToolMessage("b", "", ()),
-    ToolMessage("c", "x" * 100, (IMAGE, PAPER)), ToolMessage("d", "y", (TextPart("\udfff"), PAPER, IMAGE, SOUND)),
-    AssistantMessage(thought="the answer broke off in the thought"), UserMessage((TextPart("go on"),)),
-    AssistantMessage(" "), UserMessage((TextPart("and this"),)),
+    llm.ToolMessage(ODD, "read file!", (llm.TextPart(""),)), llm.ToolMessage("b", "", ()),
+    llm.ToolMessage("c", "x" * 100, (IMAGE, PAPER)),
+    llm.ToolMessage("d", "y", (llm.TextPart("\udfff"), PAPER, IMAGE, SOUND)),
+    llm.AssistantMessage(thought="the answer broke off in the thought"), llm.UserMessage((llm.TextPart("go on"),)),
+    llm.AssistantMessage(" "), llm.UserMessage((llm.TextPart("and this"),)),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize(("api", "name"), [*MODELS.items(), ("bedrock", "amazon.nova-pro-v1:0")])
 async def test_whatever_a_history_has_in_it_the_server_gets_calls_with_results_and_no_empty_texts(api: Api, name: str):
     async with connected(api, ["ok"], max_retries=0) as (provider, model):
-        await collect(provider, ODD_HISTORY, (TOOL,), ModelSettings(name, thought_level="low"))
+        await collect(provider, ODD_HISTORY, (TOOL,), llm.ModelSettings(name, thought_level="low"))
         sent = model.requests[0].body
     found: dict[str, list[str]] = {"calls": [], "results": []}
     for path, value in walk(sent):
@@ -149,9 +140,11 @@ def test_a_name_is_never_one_that_the_server_refuses(given_: str) -> None:
 
 
 def test_ids_are_the_same_in_calls_and_results_and_items_the_servers_own() -> None:
-    history = (USER, AssistantMessage(tool_calls=(ToolUse(ODD, "read", "{}"),)), ToolMessage(ODD, "read", ()))
+    history = (
+        USER, llm.AssistantMessage(tool_calls=(llm.ToolUse(ODD, "read", "{}"),)), llm.ToolMessage(ODD, "read", ()),
+    )  # fmt: skip
     sent = json.loads(RequestEncoder(Dialect(ids=MISTRAL_ID)).encode(history, (), SETTINGS))["messages"]
     assert sent[1]["tool_calls"][0]["id"] == sent[2]["tool_call_id"] != ODD
     old, other = {"type": "reasoning", "id": "a"}, {"type": "reasoning", "id": "b"}
-    message = AssistantMessage(opaque=(old, *signed([other], "elsewhere"), {"type": "other"}))
+    message = llm.AssistantMessage(opaque=(old, *signed([other], "elsewhere"), {"type": "other"}))
     assert returned(message, "here", "reasoning") == [old]

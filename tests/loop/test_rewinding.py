@@ -6,18 +6,9 @@ import msgspec
 import pytest
 
 from acp_agent.llm.base import AssistantMessage, Message, TextPart, UserMessage
+from acp_agent.loop.memory import rewinding
 from acp_agent.loop.memory.history import History
 from acp_agent.loop.memory.replay import history_of, rebuild_history, replayed_updates
-from acp_agent.loop.memory.rewinding import (
-    RewindError,
-    RewindMark,
-    TurnMark,
-    before,
-    check_rewind,
-    check_unrewind,
-    pending_notes,
-    prompts_of,
-)
 from acp_agent.protocol.codec import encode
 from acp_agent.store.base import LogEntry
 
@@ -25,7 +16,7 @@ from acp_agent.store.base import LogEntry
 def turn(number: int, *, command: bool = False) -> list[LogEntry]:
     words = f"/undo {number}" if command else f"prompt {number}"
     return [
-        LogEntry("turn", encode(TurnMark(number, f"id {number}", "", command))),
+        LogEntry("turn", encode(rewinding.TurnMark(number, f"id {number}", "", command))),
         LogEntry("update", encode(chunk("user_message_chunk", words, f"id {number}"))),
     ]
 
@@ -48,7 +39,7 @@ def answered(number: int) -> list[LogEntry]:
 
 
 def rewind(to: int) -> LogEntry:
-    return LogEntry("rewind", encode(RewindMark(to)))
+    return LogEntry("rewind", encode(rewinding.RewindMark(to)))
 
 
 UNREWIND = LogEntry("unrewind", b"{}")
@@ -80,8 +71,8 @@ def test_what_is_left_is_what_was_there_before() -> None:
                     to = chance.choice([0, *snapshots])
                     log += turn(number, command=True)
                     try:
-                        check_rewind(log, to)
-                    except RewindError:
+                        rewinding.check_rewind(log, to)
+                    except rewinding.RewindError:
                         continue
                     log += [rewind(to), said("taken back")]
                     undone.append((to, now))
@@ -89,8 +80,8 @@ def test_what_is_left_is_what_was_there_before() -> None:
                 case "unrewind":
                     log += turn(number, command=True)
                     try:
-                        check_unrewind(log, undone[-1][0] if undone else chance.choice([0, *snapshots]))
-                    except RewindError:
+                        rewinding.check_unrewind(log, undone[-1][0] if undone else chance.choice([0, *snapshots]))
+                    except rewinding.RewindError:
                         assert not undone
                         continue
                     log.append(UNREWIND)
@@ -105,9 +96,9 @@ def test_a_commands_answer_never_becomes_the_models_words() -> None:
     log = [*turn(1), user, *turn(2, command=True), said("Commands: ..."), *answered(3)]
     history, repaired = rebuild_history([*log, rewind(3), said("Taken back.")])
     assert (texts(history), repaired) == ([user.payload], [])
-    check_unrewind([*log, rewind(3)], 3)
-    with pytest.raises(RewindError, match="more of it was taken back since"):
-        check_unrewind([*log, rewind(3), rewind(1)], 3)
+    rewinding.check_unrewind([*log, rewind(3)], 3)
+    with pytest.raises(rewinding.RewindError, match="more of it was taken back since"):
+        rewinding.check_unrewind([*log, rewind(3), rewind(1)], 3)
 
 
 def test_words_that_a_killed_agent_had_said_are_kept() -> None:
@@ -118,18 +109,18 @@ def test_words_that_a_killed_agent_had_said_are_kept() -> None:
 
 def test_prompts_have_their_first_words_and_are_known_as_cut() -> None:
     log = [*answered(1), *answered(2), *turn(3, command=True), rewind(2)]
-    assert [(each.number, each.title, each.message_id, each.cut) for each in prompts_of(log)] == [
+    assert [(each.number, each.title, each.message_id, each.cut) for each in rewinding.prompts_of(log)] == [
         (1, "prompt 1", "id 1", False), (2, "prompt 2", "id 2", True), (3, "/undo 3", "id 3", True),
     ]  # fmt: skip
 
 
 def test_notes_wait_for_the_next_prompt() -> None:
     note = LogEntry("note", msgspec.json.encode("files were restored"))
-    assert pending_notes([*answered(1), note]) == ["files were restored"]
-    assert pending_notes([*answered(1), note, *answered(2)]) == []
+    assert rewinding.pending_notes([*answered(1), note]) == ["files were restored"]
+    assert rewinding.pending_notes([*answered(1), note, *answered(2)]) == []
 
 
 def test_the_log_before_a_prompt() -> None:
-    assert before([*answered(1), *answered(2)], 2) == answered(1)
-    with pytest.raises(RewindError, match="no prompt 7"):
-        before(answered(1), 7)
+    assert rewinding.before([*answered(1), *answered(2)], 2) == answered(1)
+    with pytest.raises(rewinding.RewindError, match="no prompt 7"):
+        rewinding.before(answered(1), 7)

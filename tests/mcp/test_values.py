@@ -11,18 +11,7 @@ import pytest
 
 from acp_agent.config.model import McpServerConfig
 from acp_agent.errors import AgentError, ConfigError
-from acp_agent.mcp.base import (
-    TOOL_CATEGORIES,
-    McpError,
-    McpErrorCode,
-    McpPrompt,
-    PromptArgument,
-    ServerSpec,
-    from_acp,
-    from_config,
-    gather,
-    prompt_arguments,
-)
+from acp_agent.mcp import base as mcp
 from acp_agent.mcp.content import read_content, read_result, readable
 from acp_agent.mcp.names import unique_names
 from acp_agent.schema.acp import EnvVariable, HttpHeader, McpServerHttp, McpServerSse, McpServerStdio
@@ -52,25 +41,28 @@ def test_names_are_unique_whatever_their_length_and_order():
 def test_the_servers_of_a_client_are_read():
     stdio = McpServerStdio(name="s", command="npx", args=["-y"], env=[EnvVariable(name="A", value="1")])
     headers = [HttpHeader(name="k", value="v")]
-    assert from_acp(stdio) == ServerSpec("s", "stdio", "npx", ("-y",), {"A": "1"})
+    assert mcp.from_acp(stdio) == mcp.ServerSpec("s", "stdio", "npx", ("-y",), {"A": "1"})
     http = McpServerHttp(name="h", url="http://x", headers=headers)
-    assert from_acp(http) == ServerSpec("h", "http", url="http://x", headers={"k": "v"})
-    assert from_acp(McpServerSse(name="e", url="http://x", headers=[])) == ServerSpec("e", "sse", url="http://x")
+    assert mcp.from_acp(http) == mcp.ServerSpec("h", "http", url="http://x", headers={"k": "v"})
+    assert mcp.from_acp(McpServerSse(name="e", url="http://x", headers=[])) == mcp.ServerSpec(
+        "e", "sse", url="http://x"
+    )
 
 
 @pytest.mark.parametrize(("config", "spec"), [
-    (McpServerConfig(command="x", args=["y"], env={"A": "1"}), ServerSpec("n", "stdio", "x", ("y",), {"A": "1"})),
-    (McpServerConfig(url="http://x", headers={"k": "v"}), ServerSpec("n", "http", url="http://x", headers={"k": "v"})),
-    (McpServerConfig(url="http://x", transport="sse"), ServerSpec("n", "sse", url="http://x")),
+    (McpServerConfig(command="x", args=["y"], env={"A": "1"}), mcp.ServerSpec("n", "stdio", "x", ("y",), {"A": "1"})),
+    (McpServerConfig(url="http://x", headers={"k": "v"}),
+     mcp.ServerSpec("n", "http", url="http://x", headers={"k": "v"})),
+    (McpServerConfig(url="http://x", transport="sse"), mcp.ServerSpec("n", "sse", url="http://x")),
     (McpServerConfig(), "`url` is not set"), (McpServerConfig(command="x", transport="http"), "`url` is not set"),
     (McpServerConfig(url="http://x", transport="stdio"), "`command` is not set"),
 ])  # fmt: skip
 def test_the_servers_of_a_configuration_are_read(config, spec):
-    if isinstance(spec, ServerSpec):
-        assert from_config("n", config) == spec
+    if isinstance(spec, mcp.ServerSpec):
+        assert mcp.from_config("n", config) == spec
     else:
         with pytest.raises(ConfigError, match=spec):
-            from_config("n", config)
+            mcp.from_config("n", config)
 
 
 def test_the_clients_servers_take_the_place_of_configured_ones():
@@ -79,22 +71,22 @@ def test_the_clients_servers_take_the_place_of_configured_ones():
         "a": McpServerConfig(command="other"), "b": McpServerConfig(command="b"),
         "off": McpServerConfig(command="off", enabled=False), "wrong": McpServerConfig(),
     }  # fmt: skip
-    specs, troubles = gather(client, config)
+    specs, troubles = mcp.gather(client, config)
     assert [(spec.name, spec.command) for spec in specs] == [("a", "one"), ("a-2", "two"), ("b", "b")]
     assert [name for name, _ in troubles] == ["wrong"]
-    specs, troubles = gather(client, config, programs=False)
+    specs, troubles = mcp.gather(client, config, programs=False)
     assert [(spec.name, spec.command) for spec in specs] == [("a", "other"), ("b", "b")]
     assert [name for name, _ in troubles] == ["a", "a", "wrong"]
 
 
 def test_every_code_has_a_category():
-    assert set(TOOL_CATEGORIES) == set(get_args(McpErrorCode))
-    assert isinstance(McpError("transient", "x"), AgentError)
+    assert set(mcp.TOOL_CATEGORIES) == set(get_args(mcp.McpErrorCode))
+    assert isinstance(mcp.McpError("transient", "x"), AgentError)
 
 
-NONE = McpPrompt("s", "p", "", "")
-ONE = McpPrompt("s", "p", "", "", (PromptArgument("topic", required=True),))
-TWO = McpPrompt("s", "p", "", "", (PromptArgument("a", required=True), PromptArgument("b")))
+NONE = mcp.McpPrompt("s", "p", "", "")
+ONE = mcp.McpPrompt("s", "p", "", "", (mcp.PromptArgument("topic", required=True),))
+TWO = mcp.McpPrompt("s", "p", "", "", (mcp.PromptArgument("a", required=True), mcp.PromptArgument("b")))
 
 
 @pytest.mark.parametrize(("prompt", "text", "given"), [
@@ -105,10 +97,10 @@ TWO = McpPrompt("s", "p", "", "", (PromptArgument("a", required=True), PromptArg
 ])  # fmt: skip
 def test_text_behind_a_command_becomes_arguments(prompt, text, given):
     if isinstance(given, dict):
-        assert prompt_arguments(prompt, text) == given
+        assert mcp.prompt_arguments(prompt, text) == given
     else:
-        with pytest.raises(McpError, match=given) as error:
-            prompt_arguments(prompt, text)
+        with pytest.raises(mcp.McpError, match=given) as error:
+            mcp.prompt_arguments(prompt, text)
         assert error.value.code == "invalid_input"
 
 
@@ -161,4 +153,4 @@ def test_the_package_is_not_loaded_before_there_is_a_server():
     ("http://localhost:1/a", "http://localhost:1/b", False), ("https://a.example:1/", "https://a.example:2/", False),
 ])  # fmt: skip
 def test_an_address_is_the_same_server_whatever_port_this_machine_gave_it(one, other, same):
-    assert (ServerSpec("s", "http", url=one).digest() == ServerSpec("s", "http", url=other).digest()) == same
+    assert (mcp.ServerSpec("s", "http", url=one).digest() == mcp.ServerSpec("s", "http", url=other).digest()) == same

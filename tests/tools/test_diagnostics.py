@@ -16,18 +16,8 @@ from acp_agent.safety.access import Ask, ExecuteAccess, PathAccess
 from acp_agent.safety.deciding.decide import decide
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, TextContent
+from acp_agent.tools.code import diagnostics_parsers as parsers
 from acp_agent.tools.code.diagnostics_checkers import PARSERS, CheckerName, checkers, choose
-from acp_agent.tools.code.diagnostics_parsers import (
-    Diagnostic,
-    parse_cargo,
-    parse_eslint,
-    parse_go_vet,
-    parse_mypy,
-    parse_pyright,
-    parse_ruff,
-    parse_tsc,
-    plain,
-)
 from acp_agent.tools.kit.tool_context import Location, ToolResult
 from tests.tables import table
 from tests.tools.kit import REGISTRY, Bench, bench
@@ -114,58 +104,63 @@ GO_VET = """# example.com/m
 vet: ./broken.go:5:7: undefined: y
 """
 
-Parser = Callable[[str], list[Diagnostic] | None]
+Parser = Callable[[str], list[parsers.Diagnostic] | None]
 TYPES = """Type '{ c: string; }' is not assignable to type 'X'.
 Types of property 'c' are incompatible.
 Type 'string' is not assignable to type 'number'."""
-SAMPLES: list[tuple[Parser, str, list[Diagnostic]]] = [
-    (parse_cargo, CARGO, [
-        Diagnostic("error", "mismatched types: expected `i32`", "src/main.rs", 1, 26, "E0308"),
-        Diagnostic("warning", "unused variable: `y`", "src/lib.rs", 4, 5, "unused_variables"),
-        Diagnostic("error", "linking with `cc` failed"),
+SAMPLES: list[tuple[Parser, str, list[parsers.Diagnostic]]] = [
+    (parsers.parse_cargo, CARGO, [
+        parsers.Diagnostic("error", "mismatched types: expected `i32`", "src/main.rs", 1, 26, "E0308"),
+        parsers.Diagnostic("warning", "unused variable: `y`", "src/lib.rs", 4, 5, "unused_variables"),
+        parsers.Diagnostic("error", "linking with `cc` failed"),
     ]),
-    (parse_ruff, RUFF, [
-        Diagnostic("warning", "`os` imported but unused", "/work/a.py", 1, 8, "F401"),
-        Diagnostic("error", "SyntaxError: no", "/work/b.py", 2, 1),
-        Diagnostic("error", "no", "/work/b.py", 3, 1, "invalid-syntax"),
+    (parsers.parse_ruff, RUFF, [
+        parsers.Diagnostic("warning", "`os` imported but unused", "/work/a.py", 1, 8, "F401"),
+        parsers.Diagnostic("error", "SyntaxError: no", "/work/b.py", 2, 1),
+        parsers.Diagnostic("error", "no", "/work/b.py", 3, 1, "invalid-syntax"),
     ]),
-    (parse_ruff, "[]\n", []),
-    (parse_mypy, MYPY_JSON, [
-        Diagnostic("error", "no", "a.py", 2, 10, "x"), Diagnostic("info", "See this (a hint)", "a.py", 3, None),
-        Diagnostic("error", "no", "bad.py", 3, 7, "syntax"),
+    (parsers.parse_ruff, "[]\n", []),
+    (parsers.parse_mypy, MYPY_JSON, [
+        parsers.Diagnostic("error", "no", "a.py", 2, 10, "x"),
+        parsers.Diagnostic("info", "See this (a hint)", "a.py", 3, None),
+        parsers.Diagnostic("error", "no", "bad.py", 3, 7, "syntax"),
     ]),
-    (parse_mypy, MYPY_TEXT, [
-        Diagnostic("error", "Incompatible types in assignment", "a.py", 2, 10, "assignment"),
-        Diagnostic("info", "See https://mypy.readthedocs.io", "dir/b.py", 7, None),
+    (parsers.parse_mypy, MYPY_TEXT, [
+        parsers.Diagnostic("error", "Incompatible types in assignment", "a.py", 2, 10, "assignment"),
+        parsers.Diagnostic("info", "See https://mypy.readthedocs.io", "dir/b.py", 7, None),
     ]),
-    (parse_pyright, PYRIGHT, [
-        Diagnostic("error", '"x" is not defined', "/work/a.py", 3, 5, "reportUndefinedVariable"),
-        Diagnostic("info", "hm", "/work/a.py"),
+    (parsers.parse_pyright, PYRIGHT, [
+        parsers.Diagnostic("error", '"x" is not defined', "/work/a.py", 3, 5, "reportUndefinedVariable"),
+        parsers.Diagnostic("info", "hm", "/work/a.py"),
     ]),
-    (parse_tsc, TSC, [
-        Diagnostic("error", TYPES, "a.ts", 1, 7, "TS2322"),
-        Diagnostic("error", "';' expected.", "src/app (old).ts", 12, 3, "TS1005"),
-        Diagnostic("error", "Unknown compiler option 'x'.", "", None, None, "TS5023"),
+    (parsers.parse_tsc, TSC, [
+        parsers.Diagnostic("error", TYPES, "a.ts", 1, 7, "TS2322"),
+        parsers.Diagnostic("error", "';' expected.", "src/app (old).ts", 12, 3, "TS1005"),
+        parsers.Diagnostic("error", "Unknown compiler option 'x'.", "", None, None, "TS5023"),
     ]),
-    (parse_eslint, ESLINT, [
-        Diagnostic("warning", "Unexpected var", "/work/b.js", 1, 1, "no-var"),
-        Diagnostic("error", "Parsing error", "/work/b.js", 2, 5),
+    (parsers.parse_eslint, ESLINT, [
+        parsers.Diagnostic("warning", "Unexpected var", "/work/b.js", 1, 1, "no-var"),
+        parsers.Diagnostic("error", "Parsing error", "/work/b.js", 2, 5),
     ]),
-    (parse_go_vet, GO_VET, [
-        Diagnostic("warning", 'fmt.Printf format %d has arg "x" of wrong type string', "/work/main.go", 6, 2, "printf"),
-        Diagnostic("error", "undefined: y", "./broken.go", 5, 7),
+    (parsers.parse_go_vet, GO_VET, [
+        parsers.Diagnostic(
+            "warning", 'fmt.Printf format %d has arg "x" of wrong type string', "/work/main.go", 6, 2, "printf",
+        ),
+        parsers.Diagnostic("error", "undefined: y", "./broken.go", 5, 7),
     ]),
 ]  # fmt: skip
 
 
 @table(("parse", "text", "expected"), SAMPLES)
-def test_a_report_is_understood_also_through_a_terminal(parse: Parser, text: str, expected: list[Diagnostic]) -> None:
+def test_a_report_is_understood_also_through_a_terminal(
+    parse: Parser, text: str, expected: list[parsers.Diagnostic]
+) -> None:
     assert parse(text) == expected
     coloured = "\x1b[1;33mwarning\x1b[0m: something\r\n" + text.replace("\n", "\r\n") + "\x1b[?25hdone\r\n"
-    assert parse(plain(coloured)) == expected
+    assert parse(parsers.plain(coloured)) == expected
 
 
-@table("parse", [parse_cargo, parse_ruff, parse_pyright, parse_eslint])
+@table("parse", [parsers.parse_cargo, parsers.parse_ruff, parsers.parse_pyright, parsers.parse_eslint])
 @table("text", ["", "thread 'main' panicked\n", "[1, 2", "{", '{"a": 1}\n[3]\n', "[" * 5000])
 def test_a_report_that_is_not_there_is_not_an_empty_one(parse: Parser, text: str) -> None:
     assert parse(text) is None
@@ -179,7 +174,7 @@ def test_a_report_that_is_not_there_is_not_an_empty_one(parse: Parser, text: str
 ])  # fmt: skip
 def test_odd_shapes_break_no_parser(parse: Parser, text: str) -> None:
     found = parse(text)
-    assert found is None or all(isinstance(item, Diagnostic) for item in found)
+    assert found is None or all(isinstance(item, parsers.Diagnostic) for item in found)
 
 
 # --- what is chosen -------------------------------------------------------------------------------------------

@@ -8,22 +8,13 @@ import pytest
 from acp_agent.errors import ExecutorError, ToolError
 from acp_agent.llm.base import ToolDefinition
 from acp_agent.loop.toolbox.offer import complexity, think_first
-from acp_agent.tools.kit.failures import (
-    PASSING,
-    SUGGESTIONS,
-    TOLD,
-    as_tool_error,
-    classify_http_status,
-    classify_io_error,
-    feedback,
-    is_retryable,
-)
+from acp_agent.tools.kit import failures
 from acp_agent.tools.kit.repair import repair
 
 
 def test_there_are_eleven_categories_and_four_of_them_pass():
-    assert len(SUGGESTIONS) == 11
-    assert {"rate_limited", "server_error", "network_error", "timeout"} == PASSING
+    assert len(failures.SUGGESTIONS) == 11
+    assert {"rate_limited", "server_error", "network_error", "timeout"} == failures.PASSING
 
 
 @pytest.mark.parametrize(("status", "category"), [
@@ -32,7 +23,7 @@ def test_there_are_eleven_categories_and_four_of_them_pass():
     (404, "permanent_failure"), (410, "permanent_failure"), (418, "permanent_failure"), (600, "permanent_failure"),
 ])  # fmt: skip
 def test_http_statuses(status, category):
-    assert classify_http_status(status) == category
+    assert failures.classify_http_status(status) == category
 
 
 @pytest.mark.parametrize(("error", "category"), [
@@ -43,8 +34,8 @@ def test_http_statuses(status, category):
     (OSError(errno.ENOSPC, "x"), "permanent_failure"), (IsADirectoryError(errno.EISDIR, "x"), "permanent_failure"),
 ])  # fmt: skip
 def test_errors_of_the_system(error, category):
-    assert classify_io_error(error) == category
-    assert as_tool_error(error).category == category
+    assert failures.classify_io_error(error) == category
+    assert failures.as_tool_error(error).category == category
 
 
 def test_an_executors_error_has_the_category_of_its_cause():
@@ -54,26 +45,26 @@ def test_an_executors_error_has_the_category_of_its_cause():
         except OSError as cause:
             raise ExecutorError("/x cannot be written") from cause
     except ExecutorError as error:
-        made = as_tool_error(error)
+        made = failures.as_tool_error(error)
     assert (made.category, str(made)) == ("policy_blocked", "/x cannot be written")
 
 
 def test_feedback_has_its_four_lines_and_a_suggestion_of_its_own_where_there_is_one():
-    assert feedback(ToolError("too many requests", "rate_limited")).splitlines() == [
+    assert failures.feedback(ToolError("too many requests", "rate_limited")).splitlines() == [
         "[tool_error]", "category: rate_limited", "error: too many requests",
         "suggestion: Too many requests. Wait before you try again, or continue with something else.", "retryable: true",
     ]  # fmt: skip
-    assert "suggestion: try b\n" in feedback(ToolError("a", "timeout", suggestion="try b"))
-    for category in SUGGESTIONS.keys() - TOLD:
-        text = feedback(ToolError("x", category))
-        assert text.endswith(f"retryable: {'true' if is_retryable(category) else 'false'}")
+    assert "suggestion: try b\n" in failures.feedback(ToolError("a", "timeout", suggestion="try b"))
+    for category in failures.SUGGESTIONS.keys() - failures.TOLD:
+        text = failures.feedback(ToolError("x", category))
+        assert text.endswith(f"retryable: {'true' if failures.is_retryable(category) else 'false'}")
         assert "suggestion: " in text
 
 
 def test_a_message_that_says_what_is_wrong_is_told_in_one_line():
-    for category in TOLD:
-        assert feedback(ToolError("f does not exist.", category)) == "[tool_error] f does not exist."
-    assert feedback(ToolError("a", suggestion="try b")) == "[tool_error] a\nsuggestion: try b"
+    for category in failures.TOLD:
+        assert failures.feedback(ToolError("f does not exist.", category)) == "[tool_error] f does not exist."
+    assert failures.feedback(ToolError("a", suggestion="try b")) == "[tool_error] a\nsuggestion: try b"
 
 
 SCHEMA = {

@@ -7,19 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.tools.files.notebook import (
-    NotANotebook,
-    Notebook,
-    find_cell,
-    joined,
-    lines_of_cells,
-    parse,
-    parted,
-    with_cell,
-    with_new_cell,
-    with_sources,
-    without_cell,
-)
+from acp_agent.tools.files import notebook
 from tests.tables import table
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\ufdd0"), max_size=30)
@@ -67,28 +55,28 @@ def notebooks(draw: st.DrawFn, least: int = 0) -> str:
     return text + draw(st.sampled_from(["", "\n"]))
 
 
-def raw_cells(book: Notebook) -> list[str]:
+def raw_cells(book: notebook.Notebook) -> list[str]:
     return [book.text[cell.start : cell.end] for cell in book.cells]
 
 
 @given(notebooks())
 def test_what_is_not_changed_is_written_back_byte_for_byte(text: str) -> None:
-    book = parse(text)
+    book = notebook.parse(text)
     assert [cell.source for cell in book.cells] == ["".join(cell["source"]) for cell in json.loads(text)["cells"]]
-    assert with_sources(book, book.sources) == text
-    assert parted(joined(book.sources), book.sources) == book.sources
+    assert notebook.with_sources(book, book.sources) == text
+    assert notebook.parted(notebook.joined(book.sources), book.sources) == book.sources
 
 
 @given(notebooks(least=1), st.data())
 def test_an_edit_of_one_cell_leaves_every_other_cell_and_all_around_as_it_was(text: str, data: st.DataObject) -> None:
-    book = parse(text)
+    book = notebook.parse(text)
     index = data.draw(st.integers(0, len(book.cells) - 1))
     source = data.draw(TEXT)
     sources = [source if at == index else old for at, old in enumerate(book.sources)]
-    changed = with_sources(book, sources)
+    changed = notebook.with_sources(book, sources)
     if source != book.cells[index].source:
-        assert with_cell(book, index, source, book.cells[index].type) == changed
-    after = parse(changed)
+        assert notebook.with_cell(book, index, source, book.cells[index].type) == changed
+    after = notebook.parse(changed)
     assert after.sources == sources
     before, now = raw_cells(book), raw_cells(after)
     assert [*before[:index], *before[index + 1 :]] == [*now[:index], *now[index + 1 :]]
@@ -106,10 +94,10 @@ def test_an_edit_of_one_cell_leaves_every_other_cell_and_all_around_as_it_was(te
 
 @given(notebooks(), st.data())
 def test_an_inserted_cell_is_all_that_comes_and_a_deleted_one_all_that_goes(text: str, data: st.DataObject) -> None:
-    book = parse(text)
+    book = notebook.parse(text)
     index = data.draw(st.integers(0, len(book.cells)))
     source, kind = data.draw(TEXT), data.draw(st.sampled_from(["code", "markdown", "raw"]))
-    after = parse(with_new_cell(book, index, source, kind))
+    after = notebook.parse(notebook.with_new_cell(book, index, source, kind))
     assert (after.cells[index].source, after.cells[index].type) == (source, kind)
     now = raw_cells(after)
     assert [*now[:index], *now[index + 1 :]] == raw_cells(book)
@@ -117,17 +105,17 @@ def test_an_inserted_cell_is_all_that_comes_and_a_deleted_one_all_that_goes(text
     if book.minor >= 5:
         ids = [cell.id for cell in after.cells]
         assert len(str(ids[index])) == 8 and ids.count(ids[index]) == 1
-    less = without_cell(after, index)
-    assert raw_cells(parse(less)) == raw_cells(book)
+    less = notebook.without_cell(after, index)
+    assert raw_cells(notebook.parse(less)) == raw_cells(book)
     assert less == text if book.cells else json.loads(less) == json.loads(text)
 
 
 @given(notebooks(least=1), st.data())
 def test_a_cell_of_another_type_has_what_that_type_has(text: str, data: st.DataObject) -> None:
-    book = parse(text)
+    book = notebook.parse(text)
     index = data.draw(st.integers(0, len(book.cells) - 1))
     kind = data.draw(st.sampled_from(["code", "markdown", "raw"]))
-    after = parse(with_cell(book, index, "new", kind))
+    after = notebook.parse(notebook.with_cell(book, index, "new", kind))
     cell = after.cells[index]
     assert (cell.type, cell.source) == (kind, "new")
     assert ("outputs" in cell.members, "execution_count" in cell.members) == (kind == "code",) * 2
@@ -167,7 +155,7 @@ JUPYTER = """{
 
 
 def test_a_changed_cell_looks_as_jupyter_writes_it() -> None:
-    changed = with_sources(parse(JUPYTER), ["y = 2\nprint('é')\n<b>\nprint(x)"])
+    changed = notebook.with_sources(notebook.parse(JUPYTER), ["y = 2\nprint('é')\n<b>\nprint(x)"])
     start, end = JUPYTER.index('   "outputs"'), JUPYTER.index(' "metadata": {},\n "nbformat"')
     assert (
         changed
@@ -178,8 +166,8 @@ def test_a_changed_cell_looks_as_jupyter_writes_it() -> None:
         )
         + JUPYTER[end:]
     )
-    added = with_new_cell(parse(changed), 1, "# Title\n", "markdown")
-    id_ = parse(added).cells[1].id
+    added = notebook.with_new_cell(notebook.parse(changed), 1, "# Title\n", "markdown")
+    id_ = notebook.parse(added).cells[1].id
     assert added == changed.replace(
         "  }\n ],\n",
         f'  }},\n  {{\n   "cell_type": "markdown",\n   "id": "{id_}",\n   "metadata": {{}},\n   "source": [\n'
@@ -200,28 +188,29 @@ def test_a_changed_cell_looks_as_jupyter_writes_it() -> None:
     ('{"nbformat": 4, "cells": [{"cell_type": "raw", "source": [1]}]}', "a cell 1 without source"),
 ])  # fmt: skip
 def test_what_is_no_notebook_is_told_with_the_reason(text: str, words: str) -> None:
-    with pytest.raises(NotANotebook, match=words):
-        parse(text)
+    with pytest.raises(notebook.NotANotebook, match=words):
+        notebook.parse(text)
 
 
 def test_cells_are_found_by_id_before_number() -> None:
     cells = [{"cell_type": "raw", "source": "", "id": id_} for id_ in ("2", "b")]
-    book = parse(json.dumps({"nbformat": 4, "cells": cells}))
-    assert [find_cell(book, given) for given in ("2", 2, "b", "1", 1)] == [0, 1, 1, 0, 0]
+    book = notebook.parse(json.dumps({"nbformat": 4, "cells": cells}))
+    assert [notebook.find_cell(book, given) for given in ("2", 2, "b", "1", 1)] == [0, 1, 1, 0, 0]
     for wrong in (0, 3, "c", "", "-1", "²"):
         with pytest.raises(ValueError, match="its cells have the numbers 1 to 2"):
-            find_cell(book, wrong)
+            notebook.find_cell(book, wrong)
 
 
 def test_a_change_over_the_end_of_a_cell_is_refused_and_line_feeds_beside_it_are_forgiven() -> None:
     sources = ["a\nb", "", "c\r\nd"]
-    text = joined(sources)
-    assert parted(text.replace("b\n", "B"), sources) == ["a\nB", "", "c\r\nd"]
-    assert parted(text.replace("a\nb", "a\r\nb"), sources) == sources, "line ends stay those of the cell"
+    text = notebook.joined(sources)
+    assert notebook.parted(text.replace("b\n", "B"), sources) == ["a\nB", "", "c\r\nd"]
+    assert notebook.parted(text.replace("a\nb", "a\r\nb"), sources) == sources, "line ends stay those of the cell"
     for wrong in (text.replace("\ufdd0", "", 1), text + "more", text + "\ufdd0"):
         with pytest.raises(ValueError, match="over the end of a cell"):
-            parted(wrong, sources)
+            notebook.parted(wrong, sources)
     assert (
-        lines_of_cells([1, 2, 7, 8], text) == "lines 1, 2 of cell 1, lines 2, 3 of cell 3".replace("2, 3", "1, 2")
-        or lines_of_cells([1, 2, 6, 7], text) == "lines 1, 2 of cell 1, lines 1, 2 of cell 3"
+        notebook.lines_of_cells([1, 2, 7, 8], text)
+        == "lines 1, 2 of cell 1, lines 2, 3 of cell 3".replace("2, 3", "1, 2")
+        or notebook.lines_of_cells([1, 2, 6, 7], text) == "lines 1, 2 of cell 1, lines 1, 2 of cell 3"
     )
