@@ -32,7 +32,7 @@ async def opened(r: Rig, **meta: Any) -> Path:
     """A session in a worktree of the project; the worktree."""
     r.project.mkdir(exist_ok=True)
     params = {"cwd": str(r.project), "mcpServers": [], "_meta": {"isolation": "worktree", **meta}}
-    r.editor.session_id = await r.editor.client.connection.request("session/new", params)["sessionId"]
+    r.editor.session_id = (await r.editor.client.connection.request("session/new", params))["sessionId"]
     await r.editor.client.set_session_mode(r.editor.session_id, "auto")
     (made,) = all_of(state(r.project.parent))
     return Path(made.path)
