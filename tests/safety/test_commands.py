@@ -64,13 +64,16 @@ if a; then sudo x; fi ¦ if sudo x; then a; fi ¦ while sudo x; do a; done ¦ fo
 for ((i=0;i<1;i++)); do sudo x; done ¦ case a in a) sudo x;; esac ¦ f() { sudo x; } ¦ function f { sudo x; }
 bash <<< 'sudo x' ¦ echo 'sudo x' | sh ¦ echo 'sudo x' | bash -s ¦ trap 'sudo x' EXIT
 timeout 5 nice env A=1 bash -c 'nohup sudo x' ¦ sudo x > f 2>&1 ¦ > f sudo x ¦ sudo 2>/dev/null x ¦ env >f A=1 sudo x
-env >f 2>g sudo x
+env >f 2>g sudo x ¦ {sudo,x,a} ¦ {sudo,x{f,v},a} ¦ sudo${IFS}x ¦ nice$IFS-5$IFS'sudo'${IFS}x ¦ uv run sudo x
+poetry run sudo x ¦ bundle exec sudo x ¦ npx -c 'sudo x' ¦ perf stat sudo x ¦ fish -c 'sudo x' ¦ tcsh -c 'sudo x'
+firejail sudo x ¦ tmux new sudo x
 """)
 
 TEXTS_OF_SUDO = [
     "bash <<EOF\nsudo x\nEOF", "bash <<'EOF' | cat\nsudo x\nEOF", "cat <<EOF\n$(sudo x)\nEOF", "sudo \\\n x",
     "su\\\ndo x", "a\nsudo x", "a # b\nsudo x", "'unclosed\nsudo x", 'if a; then sudo x; "', "a ; sudo x (",
-    "a" * 11_000 + "; sudo x", "a; " * 300_000 + "sudo x",
+    "a" * 11_000 + "; sudo x", "a; " * 300_000 + "sudo x", "cat <<EOF | sh\nsudo x\nEOF",
+    "cat <<'EOF' | bash -s\necho x; sudo x\nEOF",
 ]  # fmt: skip
 
 
@@ -81,9 +84,19 @@ def test_a_denied_program_is_among_the_candidates(line: str, project: Path) -> N
 
 @pytest.mark.parametrize("line", [
     "echo 'a; sudo x'", "git commit -m 'sudo x'", "cat <<EOF\nsudo x\nEOF", "echo a # sudo x", "echo sudo x", "ls sudo",
+    "echo {sudo,x}", "grep sudo a", "uv sync",
 ])  # fmt: skip
 def test_text_that_only_names_a_program_is_no_command(line: str, project: Path) -> None:
-    assert not any(matches("sudo*", text) for text in examined(line, project).candidates)
+    found = examined(line, project)
+    assert not any(matches("sudo*", text) for text in found.candidates)
+    assert not any(part.words and part.words[0] == "sudo" for part in found.parts)
+
+
+@pytest.mark.parametrize("wrapper", ["sudo ", "timeout 1 ", "env ", "xargs "])
+def test_deep_nesting_is_not_understood_and_takes_no_time_to_speak_of(wrapper: str, project: Path) -> None:
+    found = examined(wrapper * (9_000 // len(wrapper)) + "x", project)
+    assert not found.understood
+    assert len(found.parts) < 50 and len(found.candidates) < 500
 
 
 # --- allow ----------------------------------------------------------------------------------------------------------
@@ -168,7 +181,9 @@ def test_rules_do_not_cover_more_than_they_say(line: str, project: Path) -> None
     ("python3 -m x", "python3 -m *"), ("sudo apt install x", "sudo apt install *"),
     ("find . -exec wc {} +", "find * -exec wc *"), ("xargs wc -l", "xargs wc *"), ("echo x > a.txt", "echo * > a.txt"),
     ("PATH=. cargo build", "PATH=. cargo *"), ("sed -i s/a/b/ a.txt", "sed -i s/a/b/ a.txt"),
-    ("bash -c 'make x'", "make *"),
+    ("bash -c 'make x'", "make *"), ("cp a .git/hooks/x", "cp * .git/hooks/*"), ("cp a b", "cp *"),
+    ("touch x", "touch *"), ("mv a .vscode/tasks.json", "mv * .vscode/*"), ("chmod u+x x", "chmod *"),
+    ("cargo build", "cargo *"),
 ])  # fmt: skip
 def test_a_rule_that_spells_it_covers_what_is_dangerous(line: str, pattern: str, project: Path) -> None:
     assert examined(line, project).permitted_by(globs(pattern))
@@ -177,6 +192,10 @@ def test_a_rule_that_spells_it_covers_what_is_dangerous(line: str, pattern: str,
 @pytest.mark.parametrize(("line", "pattern"), [
     ("sudo rm x", "sudo rmdir *"), ("sudo rm x", "sudo *"), ("sudo rm x", "rm *"), ("git -c x=y log", "git *-c *"),
     ("rm -rf src", "rm -r *"), ("xargs rm", "xargs *"), ("xargs wc", "wc *"), ("anything", "*"), ("bash x.sh", "*"),
+    ("cp a .git/hooks/x", "cp *"), ("mv a .vscode/tasks.json", "mv *"), ("touch .mcp.json", "touch *"),
+    ("mkdir .idea", "mkdir *"), ("chmod u+x .git/hooks/x", "chmod *"), ("tee .envrc", "tee *"),
+    ("install -D a .git/hooks/x", "install *"), ("dd if=a of=.git/config", "dd *"),
+    ("cargo build --target-dir=.git/x", "cargo *"),
 ])  # fmt: skip
 def test_a_rule_that_does_not_spell_it_does_not(line: str, pattern: str, project: Path) -> None:
     assert examined(line, project).permitted_by(globs(pattern)) == (line == "anything")
