@@ -10,7 +10,7 @@ from acp_agent.errors import PeerError
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, Reply
 
-from .kit import another, asks, environ_for
+from .kit import Rig, another, asks, environ_for
 
 OVERLOADED = Failure(529, {"error": {"message": "Overloaded", "type": "overloaded_error"}})
 EMPTY = Failure(429, {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}})
@@ -27,6 +27,7 @@ class Two:
     editor: FakeEditor
     first: FakeModel
     second: FakeModel
+    says = Rig.says
 
     def words(self, number: int) -> str:
         """What the second model read in its n-th call."""
