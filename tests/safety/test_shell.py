@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from acp_agent.safety.access import Allow, Ask
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.safety.lines.examine import judge
+from acp_agent.safety.lines.examine import examine, judge
 from acp_agent.safety.lines.git_folder import names_programs
 from acp_agent.safety.lines.line import BACKGROUND, HIDDEN, TOO_LONG
 from acp_agent.safety.lines.looks import HOSTILE_GIT
+from acp_agent.safety.lines.quoting import without_quoted_text
 from acp_agent.safety.lines.reach import CHANGES, EXPANDS, NOT_UNDERSTOOD, OUTSIDE, WRITES
 from tests.nightly import examples
 from tests.tables import packed, table
@@ -504,3 +505,43 @@ def test_a_git_configuration_with_a_byte_order_mark_asks(repository: Path) -> No
     config = repository / ".git" / "config"
     config.write_bytes(b"\xef\xbb\xbf[core] fsmonitor=evil\n" + config.read_bytes())
     assert judged(repository) == HOSTILE_GIT
+
+
+# --- quoted here-documents ---------------------------------------------------------------------------------------
+
+
+BODY = "run $(rm -rf ~) and `sudo id`\n"
+
+
+def allowed(line: str, folder: Path) -> bool:
+    return isinstance(examine(line, Roots(folder, []), folder).verdict, Allow)
+
+
+@pytest.mark.parametrize("line", ["cat <<'EOF'\n{}EOF", "cat <<'E' | sort -u | head -n 5\n{}E\n", "wc -l <<'E'\nE\n"])
+def test_text_that_is_only_read_does_not_ask(tmp_path: Path, line: str) -> None:
+    assert allowed(line.format(BODY), tmp_path)
+    assert not allowed(line.format(BODY).replace("'", ""), tmp_path) or "{}" not in line, (
+        "bash expands what is not quoted"
+    )
+
+
+@pytest.mark.parametrize("line", [
+    "bash <<'E'\nls\nE", "cat <<'E' | sh\nls\nE", "xargs cat <<'E'\n/etc/passwd\nE", "cat <<'E'\nx\nE\nrm -rf .",
+    "cat <<'E'; rm x\nx\nE", "cat <<'E' > file\nx\nE", "cat /etc/shadow <<'E'\nx\nE", "cat <<'E' <<F\nx\nE\n$(id)\nF",
+    "sort --files0-from=- <<'E'\n/etc/passwd\nE", "cat <<'E' &\nx\nE",
+])  # fmt: skip
+def test_a_line_that_does_more_with_it_asks(tmp_path: Path, line: str) -> None:
+    assert not allowed(line, tmp_path)
+
+
+TEXT = st.text(st.sampled_from("$()`'\"\\ E\n<#{}~*x;|&"), max_size=60)
+
+
+@settings(max_examples=examples(40))
+@given(TEXT)
+def test_what_counts_as_quoted_text_is_taken_as_it_is_by_bash(body: str) -> None:
+    line = f"cat <<'E'\n{body}\nE"
+    if without_quoted_text(line) is None:
+        return
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=10, cwd="/", check=False)
+    assert done.stdout == f"{body}\n" and not done.stderr
