@@ -71,8 +71,7 @@ def forked_command(script: str = "") -> str:
         return script or COMMAND
     folder = Path(tempfile.mkdtemp(prefix="forked"))
     address = str(folder / "socket")
-    program = folder / "acp-coder"
-    program.write_text(CLIENT.format(first=first_line(), address=address, command=COMMAND))
+    (program := folder / "acp-coder").write_text(CLIENT.format(first=first_line(), address=address, command=COMMAND))
     program.chmod(0o700)
     server = subprocess.Popen(
         [sys.executable, "-m", "tests.forked", address, *([script] if script else [])], stdin=subprocess.PIPE,

@@ -211,8 +211,7 @@ async def through_a_proxy(tmp_path, script, more=""):
             f'[agent]\nprovider = "litellm"\nmodel = "fake-model"\n{more}\n[providers.litellm]\n'
             f'base_url = "{model.base_url}"\n'
         )
-        home = tmp_path / "home"
-        home.mkdir()
+        (home := tmp_path / "home").mkdir()
         environ = environ_for(home, "", ACP_CODER_CONFIG=str(tmp_path / "config.toml"))
         del environ["OPENAI_BASE_URL"], environ["OPENAI_MODEL"]
         async with another(environ) as editor:

@@ -268,8 +268,7 @@ async def test_a_repository_made_by_somebody_else_meanwhile_stays_theirs(tmp_pat
 @pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize("moment", ["before it is entered", "while it is filled"])
 def test_what_somebody_else_puts_into_a_new_repository_is_not_deleted(tmp_path, monkeypatch, held, moment: str) -> None:
-    project = Path(os.path.realpath(tmp_path)) / "project"
-    project.mkdir()
+    (project := Path(os.path.realpath(tmp_path)) / "project").mkdir()
     git_folder = project / ".git"
     copies = GitCopies(tmp_path, [], [git_folder])
     subprocess.run(["git", "init", "-q", "--bare", copies.stand_ins[git_folder]], check=True, cwd="/")

@@ -110,8 +110,7 @@ async def test_a_hook_can_let_the_user_decide_in_every_mode(tmp_path):
 async def test_an_allow_answers_a_question_only_where_the_configuration_says_so(tmp_path):
     allow = says(permissionDecision="allow")
     for frees, asked in ((False, 1), (True, 0)):
-        home = tmp_path / str(frees)
-        home.mkdir()
+        (home := tmp_path / str(frees)).mkdir()
         config = hook("PreToolUse", allow, name="easy", frees=frees)
         async with went(home, rounds(Call("write", {"path": "a", "content": "x"})), config=config) as r:
             assert len(r.editor.permission_requests) == asked
@@ -359,8 +358,7 @@ async def test_hooks_that_a_team_wrote_for_claude_code_run_in_a_folder_that_is_t
 
 
 async def test_no_sub_agent_gets_around_a_hook_of_the_folder(tmp_path):
-    own = tmp_path / "project/.claude"
-    own.mkdir(parents=True)
+    (own := tmp_path / "project/.claude").mkdir(parents=True)
     command = "grep -q forbidden && { echo 'not here' >&2; exit 2; }; exit 0"
     entry = {"hooks": [{"type": "command", "command": command}]}
     (own / "settings.json").write_text(json.dumps({"hooks": {"PreToolUse": [entry]}}))

@@ -72,8 +72,7 @@ def by_pointer(project: Path) -> None:
 async def test_undo_writes_nothing_that_was_not_in_the_file(tmp_path, attack: Callable[[Path], None], monkeypatch):
     assert len(TRUE) == len(EVIL) == len(SECRET)
     for name in ("held", "control"):
-        home = tmp_path / name
-        home.mkdir()
+        (home := tmp_path / name).mkdir()
         if name == "control":  # The index is believed, and the blob that it names.
             evil = git_index.name_of((EVIL if attack is by_hash else SECRET).encode())
             monkeypatch.setattr(kept_copies, "name_of", lambda content, evil=evil: evil)
@@ -100,8 +99,7 @@ def believed(folder: Path, disk: object = HERE) -> Path | None:
 @pytest.mark.parametrize("how", ["pointer", "link", "head"])
 async def test_nothing_of_another_repository_is_told_to_the_model(tmp_path, how, monkeypatch):
     for name in ("held", "control"):
-        home = tmp_path / name
-        home.mkdir()
+        (home := tmp_path / name).mkdir()
         if name == "control":
             monkeypatch.setattr(facts, "repository_of", lambda at, _: Repository(at, believed(at) or at))
             monkeypatch.setattr(HERE, "is_link", lambda path: False)

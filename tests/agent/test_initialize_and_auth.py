@@ -168,8 +168,7 @@ async def test_unknown_notifications_are_ignored(tmp_path):
 
 @on_stdio
 async def test_a_broken_configuration_is_an_error_with_file_and_line(tmp_path):
-    file = tmp_path / "config.toml"
-    file.write_text("[agent]\nmodle = 'x'\n")
+    (file := tmp_path / "config.toml").write_text("[agent]\nmodle = 'x'\n")
     async with connect(environ_for(tmp_path, "http://localhost:1/v1", ACP_CODER_CONFIG=str(file))) as (editor, _):
         with pytest.raises(PeerError) as error:
             await editor.request("session/new", {"cwd": str(tmp_path), "mcpServers": []})

@@ -155,8 +155,7 @@ def test_what_is_public_is_no_key_file(name: str) -> None:
 
 
 def test_a_session_that_was_opened_in_a_folder_of_such_a_name_is_not_asked_about_all_of_it(tmp_path: Path) -> None:
-    project = tmp_path / "our.key"
-    project.mkdir()
+    (project := tmp_path / "our.key").mkdir()
     (project / "a").touch()
     assert PathRules(bases=[project]).key_file(project / "a") is None
     assert PathRules(bases=[tmp_path]).key_file(project / "a") is not None

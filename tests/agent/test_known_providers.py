@@ -113,8 +113,7 @@ async def test_nothing_changes_for_whoever_has_a_server_configured(tmp_path):
     ({"GOOGLE_API_KEY": "x"}, "", "google", ["google/auto"]),
 ])  # fmt: skip
 def test_the_default_is_the_one_that_is_meant(environ, config, provider, models, tmp_path):
-    path = tmp_path / "config.toml"
-    path.write_text(config)
+    (path := tmp_path / "config.toml").write_text(config)
     loaded = config_of(tmp_path, ACP_CODER_CONFIG=str(path), **environ)
     assert loaded.settings.chosen_provider == provider
     assert known_models(loaded) == models

@@ -236,8 +236,7 @@ async def test_a_refusal_and_a_malformed_answer_are_errors_with_words(tmp_path):
 
 
 async def test_the_editors_servers_are_asked_by_the_tools_and_a_rename_is_one_change_of_several_files(tmp_path):
-    project = tmp_path / "project"
-    project.mkdir()
+    (project := tmp_path / "project").mkdir()
     (project / "a.py").write_text("def old():\n    pass\n")
     (project / "b.py").write_text("from a import old\n")
 
@@ -262,8 +261,7 @@ async def test_the_editors_servers_are_asked_by_the_tools_and_a_rename_is_one_ch
 
 
 async def test_the_errors_that_an_edit_brought_about_are_those_that_the_editor_did_not_have_before(tmp_path):
-    project = tmp_path / "project"
-    project.mkdir()
+    (project := tmp_path / "project").mkdir()
     (project / "a.py").write_text("one = 1\n")
     now: list[dict[str, Any]] = [diagnostic("was there before")]
 

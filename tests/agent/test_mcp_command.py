@@ -28,8 +28,7 @@ def home(tmp_path, monkeypatch) -> Path:
         monkeypatch.delenv(name)
     for name, value in environ_for(tmp_path, "http://127.0.0.1:9/v1").items():
         monkeypatch.setenv(name, value)
-    project = tmp_path / "project"
-    project.mkdir()
+    (project := tmp_path / "project").mkdir()
     monkeypatch.chdir(project)
     return tmp_path
 

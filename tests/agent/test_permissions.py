@@ -99,8 +99,7 @@ async def test_always_is_remembered_by_the_project_and_not_elsewhere(tmp_path):
             await other.new_session(r.project)
             await other.prompt("go")
             assert other.permission_requests == []
-            elsewhere = tmp_path / "elsewhere"
-            elsewhere.mkdir()
+            (elsewhere := tmp_path / "elsewhere").mkdir()
             await other.new_session(elsewhere)
             await other.prompt("go")
             assert len(other.permission_requests) == 1
@@ -203,8 +202,7 @@ async def test_the_shown_diff_stands_in_the_last_update(tmp_path):
 
 
 async def test_an_always_for_edits_covers_the_projects_own_files_only(tmp_path):
-    extra = tmp_path / "extra"
-    extra.mkdir()
+    (extra := tmp_path / "extra").mkdir()
     paths = ["a.txt", str(extra / "b.txt"), ".git/config", ".acp-coder/config.toml", "sub/.vscode/tasks.json", "c.txt"]
     calls = [Call("write", {"path": path, "content": "x"}) for path in paths]
     async with agent_rig(tmp_path, rounds(*calls), otherwise=allow_always) as r:
@@ -217,8 +215,7 @@ async def test_an_always_for_edits_covers_the_projects_own_files_only(tmp_path):
 
 @pytest.mark.parametrize("fs_write", [True, False])
 async def test_a_folder_that_becomes_a_link_while_the_person_thinks_is_not_followed(tmp_path, fs_write):
-    outside = tmp_path / "outside"
-    outside.mkdir()
+    (outside := tmp_path / "outside").mkdir()
 
     async def swap(request):
         (tmp_path / "project" / "d").rmdir()

@@ -33,8 +33,7 @@ def planted(tmp_path, monkeypatch):
     log = folder / "planted.log"  # where a confined command can write, too
     (folder / "bin").mkdir(parents=True)
     for name in PLANTED:
-        program = folder / "bin" / name
-        program.write_text(f"#!/bin/sh\necho {name} >>{log}\nexit 1\n")
+        (program := folder / "bin" / name).write_text(f"#!/bin/sh\necho {name} >>{log}\nexit 1\n")
         program.chmod(0o755)
     monkeypatch.chdir(folder)
     probe._found.clear()
@@ -100,8 +99,7 @@ async def test_bunx_does_not_run_a_package_of_the_repository(tmp_path, args):
 
 
 def paths(folder: Path) -> dict[str, str]:
-    link = folder.parent / "link"
-    link.symlink_to(folder)
+    (link := folder.parent / "link").symlink_to(folder)
     return {
         "relative": f"bin:{REAL}", "dots": f"./bin:{REAL}", "inside": f"{folder}/bin:{REAL}",
         "dotted": f"{folder}/../{folder.name}/bin:{REAL}", "through a link": f"{link}/bin:{REAL}",
@@ -178,8 +176,7 @@ async def test_a_program_whose_name_looks_like_a_test_is_asked_about(line, tmp_p
         put(project / "[x/run", "#!/bin/sh\ntouch made\n").chmod(0o755)
 
     for answer, ran in ((reject_once, False), (allow_once, True)):
-        home = tmp_path / str(ran)
-        home.mkdir()
+        (home := tmp_path / str(ran)).mkdir()
         async with went(home, rounds(bash(line)), before=files, otherwise=answer, mode="code") as r:
             assert len(r.editor.permission_requests) == 1
             assert (r.project / "made").exists() == ran  # The control: what bash makes of it.

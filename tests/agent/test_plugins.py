@@ -78,8 +78,7 @@ def claude(folder: Path, **more: Any) -> Path:
 
 
 def environ(tmp_path: Path) -> dict[str, str]:
-    home = tmp_path / "home"
-    home.mkdir(exist_ok=True)
+    (home := tmp_path / "home").mkdir(exist_ok=True)
     return {"HOME": str(home), "PATH": os.environ["PATH"]}
 
 

@@ -316,8 +316,7 @@ async def test_an_answer_is_for_the_files_of_its_question_whatever_is_shown_mean
 async def test_byte_code_beside_a_file_is_not_run_and_none_is_written(tmp_path):
     marker, stolen = with_tool(tmp_path), tmp_path / "stolen"
     source = tmp_path / "project/.acp-coder/tools/words.py"
-    evil = tmp_path / "evil.py"
-    evil.write_text(f"open({str(stolen)!r}, 'w').close()\n")
+    (evil := tmp_path / "evil.py").write_text(f"open({str(stolen)!r}, 'w').close()\n")
     async with rig(tmp_path, []) as r:
         await trust(r)
         assert marker.exists()
@@ -333,8 +332,7 @@ async def test_byte_code_beside_a_file_is_not_run_and_none_is_written(tmp_path):
 
 @pytest.mark.parametrize("what", ["pipe", "link", "zero", "folder"])
 async def test_what_is_no_regular_file_is_left_alone(tmp_path, what):
-    base = tmp_path / "project/.acp-coder/tools"
-    base.mkdir(parents=True)
+    (base := tmp_path / "project/.acp-coder/tools").mkdir(parents=True)
     file = base / "a.py"
     if what == "pipe":
         os.mkfifo(file)

@@ -29,8 +29,7 @@ SECRET = "tangerine"
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
     """A folder of the same user, beside the project."""
-    folder = tmp_path / "outside"
-    folder.mkdir()
+    (folder := tmp_path / "outside").mkdir()
     (folder / "secret").write_text(SECRET)
     return folder
 
@@ -71,8 +70,7 @@ async def test_a_session_by_a_link_stays_in_the_folder_that_it_led_to(tmp_path: 
     script = rounds(bash("pwd; cat own")) + rounds(bash("cat own secret; echo x > made"))
     async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
         (r.project / "own").write_text("cherry")
-        link = tmp_path / "current"
-        link.symlink_to(r.project)
+        (link := tmp_path / "current").symlink_to(r.project)
         await r.editor.new_session(link)
         await r.editor.prompt("go")
         assert "cherry" in results(r, 2)[0]
@@ -85,8 +83,7 @@ async def test_a_session_by_a_link_stays_in_the_folder_that_it_led_to(tmp_path: 
 
 async def test_a_session_is_not_opened_again_where_its_name_leads_by_now(tmp_path: Path, outside: Path) -> None:
     async with went(tmp_path, ["Hello.", "Again."]) as r:
-        link = tmp_path / "current"
-        link.symlink_to(r.project)
+        (link := tmp_path / "current").symlink_to(r.project)
         session = (await r.editor.new_session(link)).session_id
         await r.editor.prompt("go")
         link.unlink()
@@ -203,8 +200,7 @@ async def test_what_is_kept_of_a_folder_is_found_by_each_of_its_names(tmp_path: 
     """Lists, answers, trust."""
     put(tmp_path / "project/.acp-coder/config.toml", '[agent]\nmode = "auto"\n')
     async with rig(tmp_path, ["Hello."], otherwise=allow_always) as r:
-        link = tmp_path / "current"
-        link.symlink_to(r.project)
+        (link := tmp_path / "current").symlink_to(r.project)
         session = (await r.editor.new_session(link)).session_id
         await r.editor.prompt("go")
         mark = await trust(r)
@@ -234,8 +230,7 @@ async def test_a_session_that_works_elsewhere_and_comes_back_is_in_its_folder(tm
 async def test_an_answer_for_good_is_for_the_folder_not_for_its_name(tmp_path: Path, outside: Path) -> None:
     script = rounds(bash("touch a")) + rounds(bash("touch b")) + rounds(bash("touch c"))
     async with rig(tmp_path, script, otherwise=allow_always) as r:
-        link = tmp_path / "current"
-        link.symlink_to(r.project)
+        (link := tmp_path / "current").symlink_to(r.project)
         for place, asked in ((link, 1), (r.project, 1), (link, 2)):
             await r.editor.new_session(place)
             await r.editor.prompt("go")

@@ -396,8 +396,7 @@ async def kinds(r) -> str:
 
 
 async def test_commands_are_confined_to_the_folders_of_the_session(tmp_path):
-    outside = tmp_path / "outside"
-    outside.mkdir()
+    (outside := tmp_path / "outside").mkdir()
     (outside / "secret").write_text("hidden words")
     tries = f"echo in > inside; echo out > {outside}/file; cat {outside}/secret; echo x > .git/hooks/pre-commit; true"
     async with confined(tmp_path, tries, before=hooks) as r:
@@ -659,8 +658,7 @@ async def test_what_a_confined_command_left_for_the_next_shell_is_not_run_outsid
 
 
 async def test_folders_of_the_configuration_belong_to_every_session(tmp_path):
-    shared = tmp_path / "shared"
-    shared.mkdir()
+    (shared := tmp_path / "shared").mkdir()
     config = f'[tools.files]\nallowed_paths = ["{shared}", "{tmp_path}/none", "relative"]\n'
     async with confined(tmp_path, f"echo a > {shared}/a", Call("read", {"path": f"{shared}/a"}), config=config) as r:
         assert (shared / "a").read_text() == "a\n"
@@ -738,8 +736,7 @@ async def test_what_is_hidden_stays_hidden_whatever_is_renamed_or_flooded(tmp_pa
 
 
 async def test_a_private_folder_is_never_within_reach_of_commands(tmp_path):
-    temporary = tmp_path / "project/tmp"
-    temporary.mkdir(parents=True)
+    (temporary := tmp_path / "project/tmp").mkdir(parents=True)
     look = "ls -d tmp/* /tmp/acp-coder-*/sandbox /tmp/acp-coder-*/scripts; true"
     old = tempfile.tempdir
     tempfile.tempdir = str(temporary)

@@ -130,8 +130,7 @@ async def test_an_unknown_session_is_not_found(tmp_path):
 
 async def test_list_is_newest_first_filtered_and_in_pages(tmp_path):
     async with agent_rig(tmp_path, [Answer(text="ok", repeat=True)], config="[limits]\nlist_page = 2\n") as r:
-        other = tmp_path / "other"
-        other.mkdir()
+        (other := tmp_path / "other").mkdir()
         made = []
         for folder in (r.project, other, r.project, r.project):
             await r.editor.new_session(folder)
@@ -198,8 +197,7 @@ async def test_delete_is_final_and_silent_for_unknown_ids(tmp_path):
 
 async def test_load_states_the_folders_anew(tmp_path):
     async with agent_rig(tmp_path, ["ok"]) as r:
-        extra = tmp_path / "extra"
-        extra.mkdir()
+        (extra := tmp_path / "extra").mkdir()
         await r.editor.new_session(r.project, additional_directories=[extra])
         await r.editor.prompt("hi")
         listed = (await r.editor.client.list_sessions()).sessions[0]
@@ -211,8 +209,7 @@ async def test_load_states_the_folders_anew(tmp_path):
 
 @in_a_file
 async def test_a_damaged_store_is_a_clear_error_and_stays_as_it_is(tmp_path):
-    store = tmp_path / "broken.db"
-    store.write_bytes(b"this is no database at all" * 100)
+    (store := tmp_path / "broken.db").write_bytes(b"this is no database at all" * 100)
     before = store.read_bytes()
     async with agent_rig(tmp_path, environ={"ACP_CODER_STORE": str(store)}) as r:
         with pytest.raises(PeerError) as error:
@@ -261,8 +258,7 @@ async def test_a_session_loaded_twice_at_once_is_answered_twice_and_stays_usable
 
 
 async def test_closing_a_session_at_once_leaves_no_folder_behind(tmp_path, monkeypatch):
-    folders = tmp_path / "tmp"
-    folders.mkdir()
+    (folders := tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folders))
     async with agent_rig(tmp_path, []) as r:
         for _ in range(5):

@@ -209,8 +209,7 @@ async def test_a_path_that_changed_is_read_again(tmp_path, how):
     buffers: dict = {}
     script = [asks(read), asks(between), Answer(tool_calls=(read,), hang_before=True), "done"]
     async with rig(tmp_path, script, mode="auto", buffers=buffers) as r:
-        file = r.project / "a.txt"
-        file.write_text("one\n")
+        (file := r.project / "a.txt").write_text("one\n")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(r.editor.prompt, "go")
             await r.model.wait_for_request(3)

@@ -268,8 +268,7 @@ def test_what_takes_long_to_list_is_told_later_and_nothing_that_was_there_before
     """One folder at a time: the first command begins and ends before the others are listed."""
     for number in range(5):
         (tmp_path / str(number) / "inner").mkdir(parents=True)
-        old = tmp_path / str(number) / "inner" / ".npmrc"
-        old.write_text("x")
+        (old := tmp_path / str(number) / "inner" / ".npmrc").write_text("x")
     while time.time_ns() < old.stat().st_ctime_ns + 2 * YOUNG:
         os.stat(old)
     watch = watch_of(tmp_path, how="late")

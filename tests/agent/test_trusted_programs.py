@@ -144,8 +144,7 @@ async def test_what_runs_is_the_copy_whatever_becomes_of_the_file_meanwhile(tmp_
     """With Landlock alone a command that still runs may change it between the check and the start."""
     checked = TrustedPrograms.words
     for name, expected in (("held", "good"), ("control", "evil")):
-        home = tmp_path / name
-        home.mkdir()
+        (home := tmp_path / name).mkdir()
         seen = home / "seen"
         script = put(home / "project" / HOOKS / "check", f"echo good >> {seen}\n")
         put(home / "project/.claude/settings.json", settings(f'sh "$CLAUDE_PROJECT_DIR/{HOOKS}/check"'))
@@ -205,8 +204,7 @@ async def test_a_hook_of_the_configuration_that_only_is_told_is_looked_at_too(tm
 @pytest.mark.parametrize("file", [".mcp.json", ".acp-coder/config.toml"])
 async def test_a_server_of_a_folder_starts_only_as_it_was_trusted(tmp_path, file, monkeypatch):
     for name in ("held", "control"):
-        home = tmp_path / name
-        home.mkdir()
+        (home := tmp_path / name).mkdir()
         evil = home / "evil"
         if name == "control":
             monkeypatch.setattr(TrustedPrograms, "words", unchecked)
@@ -233,8 +231,7 @@ async def test_a_server_of_a_folder_starts_only_as_it_was_trusted(tmp_path, file
 
 async def test_a_plugin_that_is_changed_within_a_session_is_not_run(tmp_path, capsys, monkeypatch):
     for name in ("held", "control"):
-        home = tmp_path / name
-        home.mkdir()
+        (home := tmp_path / name).mkdir()
         evil = home / "evil"
         plugin(home, "add", source=str(claude(home / "source")), yes=True)
         if name == "control":

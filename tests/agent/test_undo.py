@@ -190,8 +190,7 @@ async def test_an_editor_with_forms_is_asked_by_one(tmp_path):
 async def test_what_the_user_changed_is_named_and_left_or_merged(tmp_path):
     """A merge takes back no more than was asked for."""
     async with changed(tmp_path, bash("sed -i s/2/two/ a.txt"), files={"a.txt": "1\n2\n3\n4\n5\n"}) as r:
-        path = r.project / "a.txt"
-        path.write_text("1\ntwo\n3\n4\nfive\n")
+        (path := r.project / "a.txt").write_text("1\ntwo\n3\n4\nfive\n")
         r.editor.permissions.append(picks("keep"))
         await said(r, "/undo")
         assert "it was changed since" in r.editor.permission_requests[-1].tool_call.content[0].content.text
@@ -519,8 +518,7 @@ async def test_an_undo_that_has_just_begun_is_not_finished_as_that_of_a_process_
 
 async def test_a_hunk_of_a_file_in_another_encoding_is_reverted_in_it(tmp_path):
     async with rig(tmp_path, [bash("cat new > a.txt; rm new"), "Done."], mode="auto") as r:
-        path = r.project / "a.txt"
-        path.write_text("eins\r\nzwei\r\ndrei\r\n", encoding="utf-16", newline="")
+        (path := r.project / "a.txt").write_text("eins\r\nzwei\r\ndrei\r\n", encoding="utf-16", newline="")
         (r.project / "new").write_text("eins\r\nZWEI\r\ndrei\r\nvier\r\n", encoding="utf-16", newline="")
         await r.editor.prompt("Change it.")
         changes = (await call(r, "_session/changes"))["changes"]
@@ -663,8 +661,7 @@ async def test_changes_of_the_user_are_not_shown_as_the_agents(tmp_path):
 async def test_a_hunk_is_reverted_in_the_text_as_it_is_now(tmp_path):
     new = "1\ntwo\n3\n4\n5\nsix\n7\n"
     async with changed(tmp_path, read("a.txt"), write("a.txt", new), files={"a.txt": "1\n2\n3\n4\n5\n6\n7\n"}) as r:
-        path = r.project / "a.txt"
-        path.write_text("mine\n" + new)
+        (path := r.project / "a.txt").write_text("mine\n" + new)
         (change,) = (await call(r, "_session/changes"))["changes"]
         r.editor.files.buffers[path] = f"unsaved\nmine\n{new}"
         await revert(r, change, 1)
@@ -674,8 +671,7 @@ async def test_a_hunk_is_reverted_in_the_text_as_it_is_now(tmp_path):
 async def test_a_hunk_whose_lines_the_user_changed_is_left_alone_and_the_others_are_not(tmp_path):
     new = "1\ntwo\n3\n4\n5\nsix\n7\n"
     async with changed(tmp_path, read("a.txt"), write("a.txt", new), files={"a.txt": "1\n2\n3\n4\n5\n6\n7\n"}) as r:
-        path = r.project / "a.txt"
-        path.write_text(new.replace("two", "TWO"))
+        (path := r.project / "a.txt").write_text(new.replace("two", "TWO"))
         (change,) = (await call(r, "_session/changes"))["changes"]
         assert shown_lines(change) == ("1\n2\n3\n4\n5\n6\n7\n", new, 2, 2) and change["mixed"] is True
         with pytest.raises(PeerError, match="changed since"):

@@ -39,8 +39,7 @@ async def test_line_counts_from_one_and_limit_counts_lines(
     agent: ScriptedAgent, tmp_path: Path, line: int | None, limit: int | None, text: str
 ) -> None:
     """[FS-2]"""
-    file = tmp_path / "f"
-    file.write_bytes("a\nb\u2028b\r\nc".encode())
+    (file := tmp_path / "f").write_bytes("a\nb\u2028b\r\nc".encode())
     assert await read(agent, file, line=line, limit=limit) == text
 
 
@@ -58,8 +57,7 @@ async def test_final_line_feed_is_no_line_and_a_missing_file_is_not_found(agent:
 async def test_what_is_no_text_file_is_an_error(agent: ScriptedAgent, tmp_path: Path, kind: str) -> None:
     path = tmp_path
     if kind == "binary":
-        path = tmp_path / "b"
-        path.write_bytes(b"\xff\xfe\x00")
+        (path := tmp_path / "b").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(PeerError) as caught:
         await read(agent, path)
     assert caught.value.code == -32603
@@ -82,8 +80,7 @@ async def test_unsaved_buffers_are_read_before_the_disk_and_saved_if_wanted(
     agent: ScriptedAgent, files: Files, tmp_path: Path
 ):
     """[FS-2]"""
-    file = tmp_path / "f"
-    file.write_text("on disk", encoding="utf-8")
+    (file := tmp_path / "f").write_text("on disk", encoding="utf-8")
     files.buffers[file] = "one\ntwo\n"
     assert await read(agent, file) == "one\ntwo\n" and await read(agent, file, line=2, limit=1) == "two\n"
     files.buffers[tmp_path / "new"] = "not on disk at all"
@@ -93,8 +90,7 @@ async def test_unsaved_buffers_are_read_before_the_disk_and_saved_if_wanted(
     await write(agent, file, "written")
     assert file.read_text(encoding="utf-8") == "written"
     assert await read(agent, file) == "written"
-    file = tmp_path / "f"
-    file.write_text("on disk", encoding="utf-8")
+    (file := tmp_path / "f").write_text("on disk", encoding="utf-8")
     files.buffers[file] = "typed"
     files.save = False
     await write(agent, file, "written")

@@ -168,8 +168,7 @@ async def test_what_cannot_start_fails(
 
 async def test_joined_for_a_shell_the_quoting_is_lost(tmp_path: Path) -> None:
     """[TERM-10] As some editors do it; a program and one script file works in both."""
-    script = tmp_path / "script"
-    script.write_text('echo "a  b"; pwd\n', encoding="utf-8")
+    (script := tmp_path / "script").write_text('echo "a  b"; pwd\n', encoding="utf-8")
     for join in (False, True):
         async with (
             scripted_agent() as (agent, transport), AcpClient(transport, terminals=Terminals(join_for_shell=join)),

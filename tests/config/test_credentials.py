@@ -96,8 +96,7 @@ def test_an_open_file_is_closed_and_a_link_in_its_place_not_followed(environ: di
     file.parent.mkdir(parents=True)
     file.write_text('{"other": "kept"}')
     file.chmod(0o644)
-    leftover = file.with_name("credentials.json.new")
-    leftover.write_text("")
+    (leftover := file.with_name("credentials.json.new")).write_text("")
     leftover.chmod(0o666)
     store_key("default", "secret", environ)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600

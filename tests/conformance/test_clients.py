@@ -40,8 +40,7 @@ HANGS = {"CRPC-1", "CRPC-6", "CRPC-8", "CRPC-10", "CTERM-1", "CTERM-10", "CTERM-
 
 async def results(tmp_path: Path, fault: str = "", *, only: tuple[str, ...] = (), **options: Any) -> dict[str, Result]:
     """By id; what the agent found about a client with that fault."""
-    cwd = tmp_path / "project"
-    cwd.mkdir()
+    (cwd := tmp_path / "project").mkdir()
     findings = Findings(tmp_path / "findings")
     ours, theirs = memory_pair()
     agent = AskingAgent(theirs, findings, only=only, seconds=options.pop("seconds", 3.0 if fault in HANGS else 10.0))

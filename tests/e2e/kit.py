@@ -27,8 +27,7 @@ def environ(home: Path, base_url: str = "http://127.0.0.1:9/v1", **more: str) ->
 
 def configured(home: Path, text: str) -> dict[str, str]:
     """The variable that names a configuration of this text."""
-    file = home / "config.toml"
-    file.write_text(text)
+    (file := home / "config.toml").write_text(text)
     return {"ACP_CODER_CONFIG": str(file)}
 
 
@@ -38,8 +37,7 @@ async def spawned(tmp_path: Path, script: Script = (), **editor: Any) -> AsyncIt
 
     `start`: the params of `initialize`, word for word; `command`: the program, if it is another."""
     more, start, command = editor.pop("environ", {}), editor.pop("start", None), editor.pop("command", COMMAND)
-    project = tmp_path / "project"
-    project.mkdir(exist_ok=True)
+    (project := tmp_path / "project").mkdir(exist_ok=True)
     async with (
         FakeModel(script) as model,
         FakeEditor.spawn([command], env=environ(tmp_path, model.base_url, **more), **editor) as fake,

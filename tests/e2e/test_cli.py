@@ -406,8 +406,7 @@ def test_the_demo_mends_the_sample_or_fails(tmp_path):
     assert "The sample's tests: red before, green after." in done.stdout
     assert not (tmp_path / ".local").exists()
     # A `python3` that always fails, on the path before the real one, stands for a sample that cannot be repaired.
-    broken = tmp_path / "bin"
-    broken.mkdir()
+    (broken := tmp_path / "bin").mkdir()
     (broken / "python3").write_text("#!/bin/sh\nexit 1\n")
     (broken / "python3").chmod(0o755)
     done = run(tmp_path, "demo", PATH=f"{broken}:{os.environ['PATH']}")

@@ -50,8 +50,7 @@ def command(tmp_path: Path) -> str:
 
 async def test_nothing_of_the_agents_parent_reaches_what_it_starts(tmp_path: Path, command: str) -> None:
     """But its umask, niceness and limits do."""
-    reports = tmp_path / "reports"
-    reports.mkdir()
+    (reports := tmp_path / "reports").mkdir()
 
     def report(name: str) -> str:
         told = "grep -E 'SigBlk|SigIgn' /proc/self/status; ls /proc/self/fd; umask; nice; ulimit -Sn"

@@ -33,8 +33,7 @@ WORK = (
 
 
 def folder(tmp_path: Path, name: str) -> Path:
-    made = tmp_path / name
-    made.mkdir()
+    (made := tmp_path / name).mkdir()
     (made / "a.txt").write_text("one\ntwo\nthree\n")
     return made
 

@@ -10,8 +10,7 @@ from .kit import VsCode, packaged, vscode
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    folder = tmp_path / "project"
-    folder.mkdir()
+    (folder := tmp_path / "project").mkdir()
     (folder / "a.txt").write_text("saved\n", encoding="utf-8")
     return folder
 

@@ -43,8 +43,7 @@ async def _go(ctx: ToolContext) -> None:
 
 def held(folder: Path) -> dict[str, str]:
     """Makes a package with these tools in the folder, and gives the variables by which an agent finds it."""
-    info = folder / "held_tools-1.dist-info"
-    info.mkdir(parents=True)
+    (info := folder / "held_tools-1.dist-info").mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: held-tools\nVersion: 1\n", encoding="utf-8")
     entry = "[acp_coder.tools]\nheld = tests.editors.held_tools:TOOLS\n"
     (info / "entry_points.txt").write_text(entry, encoding="utf-8")

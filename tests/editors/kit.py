@@ -159,8 +159,7 @@ async def working(
 @asynccontextmanager
 async def vscode(root: Path, *extensions: Path) -> AsyncIterator[VsCode]:
     """The server with these .vsix files installed, and a browser."""
-    home = root / "home"
-    home.mkdir(parents=True)
+    (home := root / "home").mkdir(parents=True)
     environment = {
         "HOME": str(home), "PATH": f"{NODE.parent}{os.pathsep}{os.environ['PATH']}", "LANG": "C.UTF-8",
         "SHELL": "/bin/bash",

@@ -29,8 +29,7 @@ WORK = [
 
 async def driven(tmp_path: Path, model: FakeModel, **plan: Any) -> dict[str, Any]:
     plan = {"sdk": SDK.as_uri(), "command": COMMAND, "cwd": str(tmp_path / "project"), **plan}
-    config = tmp_path / "config.toml"
-    config.write_text("[protocol]\nv2 = true\n")
+    (config := tmp_path / "config.toml").write_text("[protocol]\nv2 = true\n")
     env = {**environ(tmp_path, model.base_url), "ACP_CODER_CONFIG": str(config)}
     command = [str(NODE), str(Path(__file__).with_name("sdk_client_v2.mjs")), json.dumps(plan)]
     with anyio.fail_after(SECONDS):

@@ -22,8 +22,7 @@ async def attacked(
     code: VsCode, tmp_path: Path, *, starts: bool = True, files: dict[str, bytes] | None = None, **settings: Any
 ) -> AsyncIterator[tuple[Window, Chat, RawAgent]]:
     """A window on `tmp_path/project`, which holds `files`, with an agent that says what the test says."""
-    project = tmp_path / "project"
-    project.mkdir()
+    (project := tmp_path / "project").mkdir()
     for name, content in (files or {}).items():
         (project / name).write_bytes(content)
     async with raw_agent(starts=starts) as agent, code.window(project, {**agent.settings, **settings}) as window:

@@ -16,8 +16,7 @@ SECONDS = 60
 
 async def test_the_captured_initialize_is_what_the_extension_sends(code: VsCode, tmp_path: Path) -> None:
     """`UPDATE_GOLDEN=1` writes it anew."""
-    project = tmp_path / "project"
-    project.mkdir()
+    (project := tmp_path / "project").mkdir()
     async with raw_agent() as agent, code.window(project, agent.settings) as window:
         await Chat(window).open()
         with anyio.fail_after(SECONDS):

@@ -175,8 +175,7 @@ OPTIONS = [
 
 
 async def test_a_plan_is_a_document_that_is_approved_once_it_was_read(code, tmp_path):
-    project = tmp_path / "project"
-    project.mkdir()
+    (project := tmp_path / "project").mkdir()
     async with raw_agent() as agent, code.window(project, agent.settings) as window:
         chat = Chat(window)
         await chat.open()

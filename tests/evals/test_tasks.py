@@ -44,8 +44,7 @@ def test_an_answer_is_not_taken_from_what_was_said_before_the_last_tool_call(tmp
     set_up(task, place)
     call = '{"payload": {"update": {"sessionUpdate": "tool_call"}}}\n'
     said = '{"payload": {"update": {"sessionUpdate": "agent_message_chunk", "content": {"text": "14"}}}}\n'
-    events = place.logs / "agent" / "acp-events.jsonl"
-    events.write_text(said + call)
+    (events := place.logs / "agent" / "acp-events.jsonl").write_text(said + call)
     assert not check(task, place)
     events.write_text(call + said)
     assert check(task, place)

@@ -19,8 +19,7 @@ def unwritable(folder: Path) -> Path:
     """A folder in which we may make nothing: a locked one, or for root a part of the kernel's own tree."""
     if os.geteuid() == 0:
         return Path("/sys/kernel")
-    locked = folder / "locked"
-    locked.mkdir(mode=0o555)
+    (locked := folder / "locked").mkdir(mode=0o555)
     return locked
 
 
@@ -28,8 +27,7 @@ def unwritable(folder: Path) -> Path:
     "text", ["", "a\n", "no newline", "a\r\nb\r\n", "mixed\r\nends\n\r", "ünï💡\n", "\ufeffbom\n", "\t"]
 )
 async def test_text_is_read_and_written_as_it_is(on: Stage, text: str) -> None:
-    path = on.folder / "f.txt"
-    path.write_bytes(b"before")
+    (path := on.folder / "f.txt").write_bytes(b"before")
     shown = text.removeprefix("\ufeff")
     assert (await on.files.write(path, text)).text == shown
     assert path.read_bytes() == text.encode()
@@ -72,8 +70,7 @@ async def test_a_file_is_written_with_its_folders_under_any_name_and_nothing_is_
     umask = os.umask(0)
     os.umask(umask)
     assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
-    path = on.folder / "run.sh"
-    path.write_text("old")
+    (path := on.folder / "run.sh").write_text("old")
     path.chmod(0o754)
     await on.files.write(path, "new")
     assert stat.S_IMODE(path.stat().st_mode) == 0o754
@@ -109,8 +106,7 @@ async def test_what_cannot_be_read_written_or_listed_is_told_in_words(on: Stage)
     locked = unwritable(on.folder)
     with pytest.raises(ExecutorError, match="Permission denied|Read-only"):
         await on.files.write(locked / "f", "x")
-    path = on.folder / "f.bin"
-    path.write_bytes(b"\x00\xff\xfe")
+    (path := on.folder / "f.bin").write_bytes(b"\x00\xff\xfe")
     with pytest.raises(UnicodeDecodeError):
         await on.files.read(path)
     assert await on.files.read_bytes(path, 2) == b"\x00\xff"
@@ -166,8 +162,7 @@ async def test_what_somebody_else_wrote_is_never_written_over(on: Stage) -> None
 
 async def test_the_other_names_of_a_file_keep_what_was_there(on: Stage, tmp_path: Path) -> None:
     """They may be in a package manager's store, or outside the session's folders."""
-    path = on.folder / "f"
-    path.write_text("old")
+    (path := on.folder / "f").write_text("old")
     os.link(path, tmp_path / "other")
     written = await on.files.write(path, "new")
     assert (path.read_text(), (tmp_path / "other").read_text()) == ("new", "old")
@@ -179,8 +174,7 @@ async def test_a_file_with_other_names_is_not_written(backend: str, tmp_path: Pa
     if backend not in ("local", "editor"):
         return  # There another process does it.
     async with stage(backend, tmp_path) as on:
-        path = on.folder / "f"
-        path.write_text("old")
+        (path := on.folder / "f").write_text("old")
         os.link(path, tmp_path / "other")
         monkeypatch.setattr(files, "_replace", lambda *_: False)
         with pytest.raises(ExecutorError, match="has other names"):
@@ -196,8 +190,7 @@ async def test_a_file_that_cannot_be_replaced_is_written_in_place(
         raise OSError(number, os.strerror(number))
 
     async with stage(backend, tmp_path) as on:
-        path = on.folder / "f"
-        path.write_text("a longer text than the new one")
+        (path := on.folder / "f").write_text("a longer text than the new one")
         with monkeypatch.context() as patch:
             patch.setattr(os, "replace", refuse)
             await on.files.write(path, "new")
@@ -220,8 +213,7 @@ async def test_the_owner_of_a_file_is_kept(backend: str, tmp_path: Path) -> None
     if backend == "editor":
         return  # The editor decides.
     async with stage(backend, tmp_path) as on:
-        path = on.folder / "f"
-        path.write_text("old")
+        (path := on.folder / "f").write_text("old")
         os.chown(path, 65534, 65534)
         await on.files.write(path, "new")
         assert (path.stat().st_uid, path.stat().st_gid) == (65534, 65534)
@@ -233,8 +225,7 @@ async def test_the_owner_of_a_file_is_kept(backend: str, tmp_path: Path) -> None
     (PartQuery(3, 1, 5, skip=2), 3, "rée\n"), (PartQuery(-2, 1, 100, skip=1), -2, "hrée\n"),
 ])  # fmt: skip
 async def test_a_part_of_a_file_is_read(on: Stage, query: PartQuery, first: int, data: str) -> None:
-    path = on.folder / "log"
-    path.write_text("one\ntwo\nthrée\nfour")
+    (path := on.folder / "log").write_text("one\ntwo\nthrée\nfour")
     part = await on.files.read_part(path, query)
     assert (part.first, part.size) == (first, 19)
     assert part.text.removesuffix("\n") == data.removesuffix("\n")  # Busybox ends the last line, too.

@@ -37,8 +37,7 @@ WORKS: dict[str, Callable[[Files, Path], Awaitable[object]]] = {
 @pytest.mark.parametrize("name", WORKS)
 async def test_what_is_hidden_is_refused(name: str, backend: str, tmp_path: Path) -> None:
     async with stage(backend, tmp_path, hides=hides) as on:
-        folder = on.folder / "tree"
-        folder.mkdir()
+        (folder := on.folder / "tree").mkdir()
         (folder / "hidden").write_text("secret")
         with pytest.raises(ExecutorError, match=r"hidden.*deny_read"):
             await WORKS[name](on.files, folder / "hidden")

@@ -98,8 +98,7 @@ async def test_killing_one_command_leaves_the_background_child_of_an_earlier_one
 
 async def test_a_read_only_file_is_left_as_it_is(on: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """An editor decides by itself, a host by who the user is there."""
-    path = on.folder / "f"
-    path.write_text("old")
+    (path := on.folder / "f").write_text("old")
     path.chmod(0o444)
     if os.geteuid() == 0:  # Who may write everything is told here that this may not be written.
         monkeypatch.setattr(os, "access", lambda *_, **__: False)

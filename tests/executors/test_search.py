@@ -44,8 +44,7 @@ def tree(tmp_path: Path) -> Path:
         path.write_bytes(text.encode())
     (root / "binary.bin").write_bytes(b"needle\0needle\n")
     (root / "latin.txt").write_bytes(b"needle \xff\n")
-    outside = tmp_path / "outside"
-    outside.mkdir()
+    (outside := tmp_path / "outside").mkdir()
     (outside / "secret.py").write_text("needle\n")
     (root / "link").symlink_to(outside)
     (root / "link.py").symlink_to(outside / "secret.py")
@@ -71,8 +70,7 @@ def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp
     if name == "ripgrep" and RIPGREP is None:
         pytest.skip("ripgrep is not installed")
     if name == "own":
-        empty = tmp_path / "bin"
-        empty.mkdir()
+        (empty := tmp_path / "bin").mkdir()
         monkeypatch.setenv("PATH", str(empty))
     return name
 
@@ -166,8 +164,7 @@ async def test_a_bad_pattern_or_glob_is_told_in_words(program: str, tree: Path) 
 
 
 async def test_a_very_deep_tree_is_searched_to_the_end(program: str, tree: Path) -> None:
-    deep = tree / "src" / "/".join("d" * 300)
-    deep.mkdir(parents=True)
+    (deep := tree / "src" / "/".join("d" * 300)).mkdir(parents=True)
     (deep / "bottom.py").write_text("needle at the bottom\n")
     assert [match.text for match in (await grep("at the bottom", tree)).matches] == ["needle at the bottom"]
     assert len((await find("bottom.py", tree)).matches) == 1
@@ -367,8 +364,7 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stub:
     """Makes an `rg` of a bash script."""
 
     def make(script: str) -> None:
-        place = tmp_path / "stub"
-        place.mkdir()
+        (place := tmp_path / "stub").mkdir()
         (place / "rg").write_text(f"#!/bin/bash\n{script}\n")
         (place / "rg").chmod(0o755)
         monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")

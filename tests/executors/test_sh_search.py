@@ -84,8 +84,7 @@ def host(kind: str, tmp_path: Path) -> Host:
 
 
 def host_in(place: Path, kind: str) -> Host:
-    folder = place / "programs"
-    folder.mkdir()
+    (folder := place / "programs").mkdir()
     for name in NEEDED.split():
         source = BUSYBOX if kind == "busybox" else shutil.which(name)
         assert source is not None
@@ -160,8 +159,7 @@ async def test_results_are_bounded_and_only_what_counts_is_counted(tree: Path, h
 
 
 async def test_names_that_are_odd_confuse_nothing(tree: Path, host: Host) -> None:
-    odd = tree / "odd"
-    odd.mkdir()
+    (odd := tree / "odd").mkdir()
     told = ["-n", "a:1:b", "a", "a:1", ":", "%s", "*", "'", " ", "\\n", os.fsdecode(b"bad\xff")]
     for name in [*told, "two\na", "a\n0d\n"]:
         (odd / name).write_text("1:2:needle\n")
@@ -178,8 +176,7 @@ async def test_long_files_are_left_out_unless_they_are_named_and_long_lines_are_
     tree: Path, host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sh_search, "GREP", sh_search.GREP.replace(str(search.MAX_FILE_BYTES), "5000000"))
-    big = tree / "big"
-    big.mkdir()
+    (big := tree / "big").mkdir()
     (big / "zeros").write_text("needle\n")
     os.truncate(big / "zeros", 20_000)
     (big / "long").write_text("x" * 5_000_000 + "\nneedle")

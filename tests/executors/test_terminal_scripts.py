@@ -11,8 +11,7 @@ NAMES = ("plain", "a b", "it's $HOME", '"; touch made; "', "-x", "new\nline")
 
 
 def run(script: bytes, folder: Path) -> str:
-    file = folder / "script"
-    file.write_bytes(script)
+    (file := folder / "script").write_bytes(script)
     done = subprocess.run(["bash", str(file)], capture_output=True, text=True, cwd="/", timeout=30, check=False)
     assert done.returncode == 0 and not file.exists(), done.stderr
     return done.stdout

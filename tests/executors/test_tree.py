@@ -389,8 +389,7 @@ def test_a_removal_that_fails_says_how_far_it_came(tmp_path: Path, monkeypatch: 
 
 
 def test_folders_that_are_too_deep_are_refused_while_all_is_there(tmp_path: Path) -> None:
-    deep = tmp_path / "d" / "/".join("x" * (MAX_DEPTH + 2))
-    deep.mkdir(parents=True)
+    (deep := tmp_path / "d" / "/".join("x" * (MAX_DEPTH + 2))).mkdir(parents=True)
     with pytest.raises(ExecutorError, match="folders deep"):
         tree.remove(tmp_path / "d", MOST, no_check)
     assert deep.exists()

@@ -37,8 +37,7 @@ async def served(
     tmp_path: Path, script: Any, *options: str, answer: dict[str, Any] | None = None
 ) -> AsyncIterator[tuple[Client, list[str]]]:
     """A client of it, and the questions that came. `answer`: to each; without one it cannot be asked."""
-    project = tmp_path / "project"
-    project.mkdir(exist_ok=True)
+    (project := tmp_path / "project").mkdir(exist_ok=True)
     asked: list[str] = []
 
     async def elicit(context: ClientRequestContext, params: Any) -> types.ElicitResult:

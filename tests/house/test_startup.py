@@ -140,8 +140,7 @@ def test_what_is_loaded_when_a_session_is_answered(tmp_path):
 
 
 def test_what_the_first_ordinary_prompt_does_not_load(tmp_path):
-    script = tmp_path / "script.json"
-    script.write_text('[{"text": "Hello."}]')
+    (script := tmp_path / "script.json").write_text('[{"text": "Hello."}]')
     model = [sys.executable, "-I", "-m", "acp_agent.testing.fake_model", str(script)]
     with subprocess.Popen(model, stdout=subprocess.PIPE, text=True) as server:
         try:

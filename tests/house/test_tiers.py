@@ -52,8 +52,7 @@ def test_a_heavy_program_is_noticed(argv: list[str], monkeypatch: pytest.MonkeyP
 
 
 def test_two_agents_at_a_time_are_noticed(tmp_path: Path) -> None:
-    agent = tmp_path / AGENT
-    agent.write_text("#!/bin/sh\necho ready\nread line\n")
+    (agent := tmp_path / AGENT).write_text("#!/bin/sh\necho ready\nread line\n")
     agent.chmod(0o755)
     watch = Starts()
     watch.watching = True

@@ -15,8 +15,7 @@ SCRIPT = """[
 
 
 def provider(tmp_path: Path, script: str) -> ScriptedProvider:
-    path = tmp_path / "script.json"
-    path.write_text(script, encoding="utf-8")
+    (path := tmp_path / "script.json").write_text(script, encoding="utf-8")
     return ScriptedProvider(ProviderOptions(name="demo", script=str(path)))
 
 

@@ -177,8 +177,7 @@ async def test_nothing_below_a_folder_is_looked_at_before_the_call_runs(tmp_path
 
 
 async def test_what_a_call_of_ours_may_have_changed_forgets_folders_only(tmp_path):
-    file = tmp_path / "a"
-    file.write_text("a")
+    (file := tmp_path / "a").write_text("a")
     tick(file)
     made = cache()
     made.keep("file", ToolResult("a"), await made.look([PathAccess("read", file)]))

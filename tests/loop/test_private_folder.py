@@ -28,8 +28,7 @@ sys.stdin.read()
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The only folder for temporary files that there is."""
-    folder = tmp_path / "tmp"
-    folder.mkdir()
+    (folder := tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.setattr(private_folder, "SAFE_FOLDER", str(folder))
     monkeypatch.setattr(private_folder, "OTHER_FOLDERS", ())
@@ -87,8 +86,7 @@ def test_a_folder_that_is_being_made_stays(place: Path, tmp_path: Path, monkeypa
 
 
 def test_folders_that_are_no_private_ones_stay(place: Path, tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
+    (outside := tmp_path / "outside").mkdir()
     (outside / "kept").touch()
     (outside / LOCK).touch()
     (place / f"{PREFIX}link").symlink_to(outside)
@@ -102,10 +100,8 @@ def test_folders_that_are_no_private_ones_stay(place: Path, tmp_path: Path) -> N
 
 
 def test_a_lock_that_is_a_link_is_not_followed(place: Path, tmp_path: Path) -> None:
-    left = place / f"{PREFIX}strange"
-    left.mkdir()
-    target = tmp_path / "target"
-    target.touch()
+    (left := place / f"{PREFIX}strange").mkdir()
+    (target := tmp_path / "target").touch()
     (left / LOCK).symlink_to(target)
     assert sweep() == []
     assert left.exists()

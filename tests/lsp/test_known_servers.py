@@ -44,8 +44,7 @@ def test_keys_that_are_configured_replace_those_of_the_known_row_and_others_stay
 
 def test_the_workspace_is_the_nearest_folder_with_a_marker_within_the_sessions(tmp_path: Path):
     session, other = tmp_path / "session", tmp_path / "other"
-    deep = session / "one" / "two" / "three"
-    deep.mkdir(parents=True)
+    (deep := session / "one" / "two" / "three").mkdir(parents=True)
     other.mkdir()
     (tmp_path / "go.mod").touch()
     folders = [session, other]

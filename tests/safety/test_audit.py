@@ -41,15 +41,13 @@ def test_a_line_is_json_of_the_published_schema_and_leaves_out_what_is_not_known
 
 
 def test_the_file_is_its_owners_only_and_no_link_is_followed(tmp_path: Path) -> None:
-    path = tmp_path / "audit.jsonl"
-    path.write_text("")
+    (path := tmp_path / "audit.jsonl").write_text("")
     path.chmod(0o666)
     log = made(path)
     assert log.write("notice", reason="x")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     path.unlink()
-    target = tmp_path / "target"
-    target.write_text("")
+    (target := tmp_path / "target").write_text("")
     path.symlink_to(target)
     assert not log.write("notice", reason="x")
     assert target.read_text() == ""

@@ -270,8 +270,7 @@ def test_more_folders_may_be_looked_at(project: Path) -> None:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    root = tmp_path / "repo"
-    root.mkdir()
+    (root := tmp_path / "repo").mkdir()
     subprocess.run(["git", "init", "-q"], cwd=root, check=True, timeout=30)
     return root
 
@@ -345,8 +344,7 @@ def test_git_asks_inside_a_bare_repository_that_came_with_the_files(repository: 
 
 
 def test_git_asks_where_a_hook_runs_on_looking(repository: Path) -> None:
-    hooks = repository / ".git" / "hooks"
-    hooks.mkdir(exist_ok=True)
+    (hooks := repository / ".git" / "hooks").mkdir(exist_ok=True)
     (hooks / "post-index-change").write_text("#!/bin/sh\n")
     assert judged(repository) == HOSTILE_GIT
 

@@ -159,8 +159,7 @@ def test_a_repository_above_is_written_and_its_files_are_read(tmp_path: Path) ->
 
 def test_a_repository_above_that_is_not_the_users_own_gives_nothing(tmp_path: Path) -> None:
     root, sub = enclosed(tmp_path)
-    other = tmp_path / "other"
-    other.mkdir()
+    (other := tmp_path / "other").mkdir()
     cases: dict[str, Roots] = {
         "it is that of the home folder": Roots(sub, rules=PathRules(home=root)),
         "or of one above it": Roots(sub, rules=PathRules(home=root / "one")),
@@ -178,8 +177,7 @@ def test_a_repository_above_that_is_not_the_users_own_gives_nothing(tmp_path: Pa
     )
     around = repository_of(sub, opened.roots)
     assert around is not None and "outside of the folders" in around.why, "as a token of a server may open"
-    bare = tmp_path / "bare.git"
-    bare.mkdir()
+    (bare := tmp_path / "bare.git").mkdir()
     git(bare, "init", "-q", "--bare")
     assert found(bare / "hooks") is None
     assert found(root / ".git/hooks") is None
@@ -250,8 +248,7 @@ def test_what_is_no_regular_file_in_its_place_is_not_read(tmp_path: Path) -> Non
     (elsewhere / "tools").mkdir(parents=True)
     (elsewhere / "config.toml").write_text("a = 1\n")
     (elsewhere / "tools/a.py").write_text("x")
-    project = tmp_path / "project"
-    project.mkdir()
+    (project := tmp_path / "project").mkdir()
     (project / ".acp-coder").symlink_to(elsewhere)
     assert own_files(project) == {}
     (project / ".acp-coder").unlink()

@@ -81,8 +81,7 @@ def test_helix_itself_is_asked_for_its_servers(tmp_path):
 
 @pytest.mark.parametrize("script", ["exit 1", "echo nonsense", "cat"])
 def test_where_helix_does_not_say_what_is_known_of_it_counts(tmp_path, script):
-    program = tmp_path / "hx"
-    program.write_text(f"#!/bin/sh\n{script}\n")
+    (program := tmp_path / "hx").write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     assert ask_helix(str(program))("rust") == known()["rust"]
     assert ask_helix(str(tmp_path / "missing"))("rust") == known()["rust"]

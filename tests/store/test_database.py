@@ -96,8 +96,7 @@ def test_a_newer_file_or_one_of_another_program_is_left_as_it_is(tmp_path: Path)
 
 
 def test_an_empty_file_becomes_a_store_which_is_for_its_owner_only(tmp_path: Path) -> None:
-    database = tmp_path / "s.db"
-    database.touch()
+    (database := tmp_path / "s.db").touch()
     with closing(sqlite_store(database)) as store:
         store.create(SessionRecord("s", "/x"))
         assert store.get("s") is not None
@@ -118,8 +117,7 @@ def test_a_folder_that_cannot_be_made_written_or_read_is_told_in_words(tmp_path:
         sqlite_store(tmp_path / "s.db")
     locked = Path("/sys/kernel")  # where even root may make nothing
     if os.geteuid() != 0:
-        locked = tmp_path / "locked"
-        locked.mkdir(mode=0o500)
+        (locked := tmp_path / "locked").mkdir(mode=0o500)
     with pytest.raises(StoreError, match=r"Permission denied"):
         sqlite_store(locked / "s.db")
 

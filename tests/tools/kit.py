@@ -267,8 +267,7 @@ async def bench(
     tmp_path: Path, *, commands: Commands | None = None, through: Files | None = None, bash: BashConfig | None = None,
     files: FilesConfig | None = None, bound: float = BOUND,
 ) -> AsyncIterator[Bench]:  # fmt: skip
-    folder = tmp_path / "project"
-    folder.mkdir(exist_ok=True)
+    (folder := tmp_path / "project").mkdir(exist_ok=True)
     config = ToolsConfig(bash=bash or BashConfig(), files=files or FilesConfig())
     rules = PathRules(deny_read=config.files.deny_read, allow_read=config.files.allow_read, bases=[folder])
     commands = commands or LocalCommands()

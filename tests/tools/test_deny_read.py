@@ -163,8 +163,7 @@ async def test_hidden_words_for_agents_and_skills_are_not_told(on: Bench) -> Non
     (on.folder / "keys" / "AGENTS.md").write_text(SECRET)
     (on.folder / "AGENTS.md").symlink_to("keys/AGENTS.md")
     (on.folder / "sub" / "AGENTS.md").symlink_to("../.env")
-    skill = on.folder / ".agents" / "skills" / "s"
-    skill.mkdir(parents=True)
+    (skill := on.folder / ".agents" / "skills" / "s").mkdir(parents=True)
     (skill / "SKILL.md").symlink_to("../../../.env")
     (skill / "a.pem").write_text(SECRET)
     roots = on.ctx.roots

@@ -250,10 +250,8 @@ def without_end(path: Path) -> None:
 
 
 def test_a_configuration_that_is_no_plain_file_of_the_project_is_not_read(tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    project.mkdir()
-    outside = tmp_path / "outside.toml"
-    outside.write_text("[tool.mypy]\n[tool.pyright]\n")
+    (project := tmp_path / "project").mkdir()
+    (outside := tmp_path / "outside.toml").write_text("[tool.mypy]\n[tool.pyright]\n")
     names = ("pyproject.toml", "setup.cfg", "mypy.ini", "package.json")
     makers: list[Callable[[Path], None]] = [
         os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda path: path.symlink_to(outside),

@@ -117,8 +117,7 @@ async def test_the_access_is_the_resolved_path(on: Bench) -> None:
 
 
 async def test_edit_replaces_the_only_place(on: Bench) -> None:
-    path = on.folder / "f"
-    path.write_text("a\nb\nc\n")
+    (path := on.folder / "f").write_text("a\nb\nc\n")
     preview = await on.preview("edit", path="f", old_string="b", new_string="B\nBB")
     assert preview.content == (Diff(path=str(path), old_text="a\nb\nc\n", new_text="a\nB\nBB\nc\n"),)
     assert path.read_text() == "a\nb\nc\n", "a look ahead changes nothing"
@@ -130,8 +129,7 @@ async def test_edit_replaces_the_only_place(on: Bench) -> None:
 
 
 async def test_edit_of_several_places_names_their_lines(on: Bench) -> None:
-    path = on.folder / "f"
-    path.write_text("x = 1\ny\nx = 1\n")
+    (path := on.folder / "f").write_text("x = 1\ny\nx = 1\n")
     await on.fails(r"occurs 2 times in f \(lines 1, 3\)", "edit", path="f", old_string="x = 1", new_string="x = 2")
     await on.call("edit", path="f", old_string="x = 1", new_string="x = 2", replace_all=True)
     assert path.read_text() == "x = 2\ny\nx = 2\n"
@@ -140,8 +138,7 @@ async def test_edit_of_several_places_names_their_lines(on: Bench) -> None:
 async def test_edit_shows_the_lines_around_the_change(tmp_path: Path) -> None:
     text = "".join(f"{number}\n" for number in range(1, 101))
     async with bench(tmp_path) as on:
-        path = on.folder / "f"
-        path.write_text(text)
+        (on.folder / "f").write_text(text)
         result = await on.call("edit", path="f", old_string="\n50\n51\n", new_string="\nx\n")
         shown = [line.split("\t") for line in result.text.splitlines()[1:]]
         assert [text for _, text in shown] == ["47", "48", "49", "x", "52", "53", "54"]
@@ -156,8 +153,7 @@ async def test_edit_shows_the_lines_around_the_change(tmp_path: Path) -> None:
 
 
 async def test_edit_takes_text_with_the_line_numbers_of_read(on: Bench) -> None:
-    path = on.folder / "f"
-    path.write_bytes(b"a\r\nb\r\nc\r\n")
+    (path := on.folder / "f").write_bytes(b"a\r\nb\r\nc\r\n")
     read = (await on.call("read", path="f")).text.splitlines()
     await on.call("edit", path="f", old_string="\n".join(read[:2]), new_string="     1\tx\n     2\ty")
     assert path.read_bytes() == b"x\r\ny\r\nc\r\n"
@@ -169,8 +165,7 @@ async def test_edit_takes_text_with_the_line_numbers_of_read(on: Bench) -> None:
 
 
 async def test_several_edits_of_a_file_are_made_all_or_none(on: Bench) -> None:
-    path = on.folder / "f"
-    path.write_text("a\nb\nc\n")
+    (path := on.folder / "f").write_text("a\nb\nc\n")
     two = [{"old_string": "a", "new_string": "b"}, {"old_string": "b", "new_string": "x", "replace_all": True}]
     with pytest.raises(ToolError, match=r"Edit 2 of 3: `old_string` occurs 2 times in f .*Nothing was written\."):
         await on.call("edit", path="f", edits=[two[0], {"old_string": "b", "new_string": "d"}, two[1]])
@@ -212,8 +207,7 @@ async def test_edit_of_nothing_and_to_the_same_is_refused(on: Bench) -> None:
 
 
 async def test_edit_and_write_keep_the_line_ends_of_the_file(on: Bench) -> None:
-    path = on.folder / "f"
-    path.write_bytes(b"a\r\nb\r\nc\r\n")
+    (path := on.folder / "f").write_bytes(b"a\r\nb\r\nc\r\n")
     await on.call("edit", path="f", old_string="a\nb", new_string="x\ny\nz")
     assert path.read_bytes() == b"x\r\ny\r\nz\r\nc\r\n"
     path.write_bytes(b"a\r\nb\r\n")
@@ -276,8 +270,7 @@ async def test_only_a_line_feed_ends_a_line(on: Bench) -> None:
 
 
 async def test_edit_of_a_file_that_changed_since_it_was_read_is_refused(on: Bench) -> None:
-    path = on.folder / "f"
-    path.write_text("a\n")
+    (path := on.folder / "f").write_text("a\n")
     await on.call("read", path="f")
     path.write_text("a\nmore\n")
     await on.fails("has changed since you read it", "edit", path="f", old_string="a", new_string="b")
@@ -289,8 +282,7 @@ async def test_edit_of_a_file_that_changed_since_it_was_read_is_refused(on: Benc
 
 @pytest.mark.parametrize("name", ["edit", "write"])
 async def test_a_file_that_changes_while_the_person_decides_is_not_overwritten(on: Bench, name: str) -> None:
-    path = on.folder / "f"
-    path.write_text("a\n")
+    (path := on.folder / "f").write_text("a\n")
     await on.call("read", path="f")
     arguments = {"edit": {"old_string": "a", "new_string": "b"}, "write": {"content": "b"}}[name]
     tool = REGISTRY.tool(name)
@@ -313,8 +305,7 @@ async def test_unsaved_text_is_read_and_edited(tmp_path: Path) -> None:
 
 async def test_what_the_editor_reformats_is_told_and_shown(tmp_path: Path) -> None:
     async with bench(tmp_path, through=OpenBuffers(formatted="x = 1\n")) as on:
-        path = on.folder / "f"
-        path.write_text("x=0\n")
+        (path := on.folder / "f").write_text("x=0\n")
         result = await on.call("edit", path="f", old_string="0", new_string="1")
         assert "reformatted" in result.text
         assert result.content == (Diff(path=str(path), old_text="x=0\n", new_text="x = 1\n"),)
@@ -331,8 +322,7 @@ ENCODINGS = [
 
 @pytest.mark.parametrize(("text", "codec", "name"), ENCODINGS)
 async def test_a_file_is_read_edited_and_written_in_its_encoding(on: Bench, text: str, codec: str, name: str) -> None:
-    path = on.folder / "f"
-    path.write_bytes(text.encode(codec))
+    (path := on.folder / "f").write_bytes(text.encode(codec))
     read = (await on.call("read", path="f")).text
     assert read.startswith(f"     1\t{text.splitlines()[0]}\n")
     assert read.endswith(f"[It is in {name}, and changes are written so.]")
@@ -345,8 +335,7 @@ async def test_a_file_is_read_edited_and_written_in_its_encoding(on: Bench, text
 
 async def test_what_the_encoding_of_a_file_lacks_is_refused_in_an_edit_and_makes_it_utf8_if_it_is_written(on) -> None:
     """The encoding may have been guessed wrong: what an edit leaves would be converted wrong as well."""
-    path = on.folder / "f"
-    path.write_bytes("café\n".encode("cp1252"))
+    (path := on.folder / "f").write_bytes("café\n".encode("cp1252"))
     await on.call("read", path="f")
     with pytest.raises(ToolError, match="f is in windows-1252, which has no '茶', so nothing was written"):
         await on.call("edit", path="f", old_string="caf", new_string="茶")
@@ -392,8 +381,7 @@ async def test_write_makes_a_file_with_its_folders(on: Bench) -> None:
 
 
 async def test_write_over_a_file_that_was_not_read_is_refused(on: Bench) -> None:
-    path = on.folder / "f"
-    path.write_text("precious")
+    (path := on.folder / "f").write_text("precious")
     await on.fails("you have not read it", "write", path="f", content="x")
     await on.call("read", path="f")
     assert (await on.call("write", path="f", content="x")).text == "f was changed."

@@ -123,8 +123,7 @@ async def test_more_entries_than_configured_are_refused(tmp_path: Path) -> None:
 
 
 async def test_a_link_is_meant_itself_wherever_it_leads(on: Bench, tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
+    (outside := tmp_path / "outside").mkdir()
     (outside / "precious").write_text("x")
     for name in ("a", "b", "c"):
         (on.folder / name).symlink_to(outside)
@@ -171,8 +170,7 @@ async def test_the_folders_of_the_session_and_what_is_above_stay(on: Bench, tmp_
 
 
 def test_a_second_folder_of_the_session_and_its_other_name_stay(tmp_path: Path) -> None:
-    inner = tmp_path / "work" / "inner" / "deep"
-    inner.mkdir(parents=True)
+    (inner := tmp_path / "work" / "inner" / "deep").mkdir(parents=True)
     (tmp_path / "work" / "name").symlink_to(inner)
     roots = Roots(tmp_path / "work", [tmp_path / "work" / "name"])
     for path in ("inner", "inner/deep", "name", "."):

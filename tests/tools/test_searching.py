@@ -140,8 +140,7 @@ async def test_how_it_was_searched_is_told_where_it_differs(tmp_path: Path) -> N
 
 
 async def test_what_lies_behind_links_is_not_found(on: Bench, tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
+    (outside := tmp_path / "outside").mkdir()
     (outside / "secret.py").write_text("needle\n")
     (on.folder / "link").symlink_to(outside)
     (on.folder / "file-link.py").symlink_to(outside / "secret.py")

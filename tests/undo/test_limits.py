@@ -141,8 +141,7 @@ def test_on_a_full_disk_nothing_is_half_restored(tmp_path: Path) -> None:
 def test_a_look_never_takes_our_own_write_for_a_commands(tmp_path: Path, monkeypatch, moment: str) -> None:
     """Else the file was "changed between two changes", and stayed as a later command left it."""
     bench = Bench(tmp_path)
-    file = bench.project / "a.txt"
-    file.write_text("before")
+    (file := bench.project / "a.txt").write_text("before")
     bench.by_command("true")
     seen: list[Change] = []
     if moment == "while it is written":

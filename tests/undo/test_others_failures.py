@@ -131,8 +131,7 @@ def test_all_is_as_it_was_before_the_command(bench: Bench, before: str, command:
 
 
 def test_a_link_is_not_followed(bench: Bench, tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
+    (outside := tmp_path / "outside").mkdir()
     (outside / "file").write_text("outside")
     (bench.project / "folder").mkdir()
     (bench.project / "folder" / "file").write_text("before")
@@ -225,8 +224,7 @@ def test_what_git_has_lost_is_copied_in_time(bench: Bench) -> None:
 
 
 def test_a_file_that_only_looks_as_git_has_it_is_copied(bench: Bench) -> None:
-    path = bench.project / "a"
-    path.write_text("committed")
+    (path := bench.project / "a").write_text("committed")
     commit_all(bench)
     seen = path.stat()
     path.write_text("the users")

@@ -38,8 +38,7 @@ def calls(open_at: int, dup: int, write: int, execute: int) -> tuple[Call, ...]:
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="its instructions are x86-64's")
 def test_a_program_makes_its_calls_and_becomes_the_command(tmp_path: Path) -> None:
-    program = tmp_path / "program"
-    program.write_bytes(executable("x86_64", calls(257, 292, 1, 59)))
+    (program := tmp_path / "program").write_bytes(executable("x86_64", calls(257, 292, 1, 59)))
     program.chmod(0o755)
     done = subprocess.run([program, "env", "A=1"], capture_output=True, text=True, env={"B": "2"})
     assert (done.returncode, done.stdout, done.stderr) == (0, "right\nB=2\nA=1\n", "")

@@ -78,8 +78,7 @@ async def test_without_namespaces_it_is_landlock_alone(monkeypatch: pytest.Monke
 async def test_a_bad_bubblewrap_is_not_used(
     version: str, mode: int, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    program = tmp_path / "bwrap"
-    program.write_text(f"#!/bin/sh\necho bubblewrap {version}\n")
+    (program := tmp_path / "bwrap").write_text(f"#!/bin/sh\necho bubblewrap {version}\n")
     program.chmod(mode)
     monkeypatch.setattr(bubblewrap, "USUAL", program)
     with pytest.raises(ExecutorError, match=words):
@@ -88,8 +87,7 @@ async def test_a_bad_bubblewrap_is_not_used(
 
 async def test_a_bubblewrap_in_the_session_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
-    program = tmp_path / "bin" / "bwrap"
-    program.write_text("#!/bin/sh\necho bubblewrap 9.9\n")
+    (program := tmp_path / "bin" / "bwrap").write_text("#!/bin/sh\necho bubblewrap 9.9\n")
     program.chmod(0o755)
     monkeypatch.setattr(bubblewrap, "USUAL", tmp_path / "none")
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")

@@ -117,8 +117,7 @@ def test_another_agents_place_holder_is_left_to_it(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_agent_left_is_taken_over_and_removed(tmp_path: Path) -> None:
-    path = tmp_path / ".mcp.json"
-    path.mkdir()
+    (path := tmp_path / ".mcp.json").mkdir()
     path.chmod(0o1555)
     view = plan(
         SandboxPolicy(writable=(tmp_path.resolve(),), protected=(tmp_path.resolve() / path.name,)), scratch=None

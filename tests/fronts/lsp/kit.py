@@ -288,8 +288,7 @@ async def lsp(
 
     `command`: another agent than ours. `change` may change what is sent with `initialize`.
     """
-    project = folder / "project"
-    project.mkdir(exist_ok=True)
+    (project := folder / "project").mkdir(exist_ok=True)
     editor = LspEditor(folder)
     async with FakeModel(script) as model:
         env = environ(folder, model.base_url, **more)

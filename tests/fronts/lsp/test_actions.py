@@ -20,8 +20,7 @@ GENERAL = [
 @pytest.mark.parametrize("name", CAPTURED)
 async def test_what_is_offered_does_what_it_says(tmp_path: Path, name: str):
     async with raw_lsp(tmp_path, name=name) as (editor, agent):
-        file = tmp_path / "project" / "a.py"
-        file.write_text(TEXT)
+        (file := tmp_path / "project" / "a.py").write_text(TEXT)
         buffer = editor.open(file)
         where = editor.range_of(TEXT, "x = [\n    1")
         problem = types.Diagnostic(range=where, message="a\nlist " + "of one " * 20, source="lint")
@@ -61,8 +60,7 @@ async def test_an_editor_that_takes_commands_only_gets_commands(tmp_path: Path):
         del params["capabilities"]["textDocument"]["codeAction"]["codeActionLiteralSupport"]
 
     async with raw_lsp(tmp_path, change=old) as (editor, _):
-        file = tmp_path / "project" / "a.py"
-        file.write_text(TEXT)
+        (file := tmp_path / "project" / "a.py").write_text(TEXT)
         actions = await editor.actions(editor.open(file).uri, editor.range_of(TEXT, "x"))
         assert {type(action["command"]) for action in actions} == {str}
         assert actions[-1] == {"title": GENERAL[-1], "command": "acpCoder.sessions", "arguments": []}

@@ -39,16 +39,14 @@ async def run(turn: Turn, script: str) -> str:
 
 
 def opened(editor: LspEditor, folder: Path, text: str = "one\ntwo\nthree\n", name: str = "a.py") -> tuple[Path, Buffer]:
-    file = folder / "project" / name
-    file.write_bytes(text.encode())
+    (file := folder / "project" / name).write_bytes(text.encode())
     return file, editor.open(file)
 
 
 async def test_reads_see_what_is_not_saved_and_the_disk_where_nothing_is_open(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
         file, buffer = opened(editor, tmp_path)
-        other = tmp_path / "project" / "b c.py"
-        other.write_text("on disk\n")
+        (other := tmp_path / "project" / "b c.py").write_text("on disk\n")
         editor.type(buffer, 4, 7, "2 \U0001d518")
         editor.type(buffer, 7, 7, "!")
         buffer.text, buffer.version = "one\n2 \U0001d518!\n3\nfour\n", buffer.version + 1
@@ -64,8 +62,7 @@ async def test_reads_see_what_is_not_saved_and_the_disk_where_nothing_is_open(tm
         turn = await begun(editor, agent)
         assert await read(turn, file) == buffer.text and await read(turn, file, line=2, limit=1) == "2 \U0001d518!\n"
         assert await read(turn, other) == "on disk\n"
-        linked = tmp_path / "linked"
-        linked.symlink_to(tmp_path / "project")
+        (linked := tmp_path / "linked").symlink_to(tmp_path / "project")
         assert await read(turn, linked / "a.py") == buffer.text
         with pytest.raises(Failed, match="not found"):
             await read(turn, tmp_path / "project" / "none.py")
@@ -257,8 +254,7 @@ async def test_the_editor_saves_what_was_saved_before(tmp_path: Path):
 
 async def test_the_server_saves_with_the_line_ends_of_the_file(tmp_path: Path):
     async with raw_lsp(tmp_path, name="eglot-1.17.30", options={"save": "disk"}) as (editor, agent):
-        file = tmp_path / "project" / "dos.txt"
-        file.write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
+        (file := tmp_path / "project" / "dos.txt").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
         buffer = editor.open(file, "one\ntwo\n")  # as Emacs tells of such a file
         turn = await begun(editor, agent)
         await write(turn, file, "one\n2\n")

@@ -47,8 +47,7 @@ async def test_a_command_is_answered_at_once_or_when_its_turn_is_over(tmp_path: 
 
 async def test_half_a_character_is_no_reason_to_fail(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
-        file = tmp_path / "project" / "a.py"
-        file.write_text("x\n")
+        (file := tmp_path / "project" / "a.py").write_text("x\n")
         editor.open(file, "one \ud83d two \U0001d518\n")
         await editor.execute("acpCoder.prompt", {"text": "Why \udc00?", "uri": file.as_uri()})
         turn = await agent.prompted()
@@ -132,8 +131,7 @@ async def test_cancelling_the_progress_of_the_turn_or_of_a_call_stops_the_turn(t
 
 async def test_the_passage_goes_along_as_the_agent_takes_it(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
-        file = tmp_path / "project" / "a.py"
-        file.write_text("one = 1\ntwo = 2\nthree = 3\n")
+        (file := tmp_path / "project" / "a.py").write_text("one = 1\ntwo = 2\nthree = 3\n")
         buffer = editor.open(file)
         editor.type(buffer, 6, 7, "'\U0001d518'")
         where = {"start": {"line": 0, "character": 3}, "end": {"line": 2, "character": 0}}
@@ -160,8 +158,7 @@ async def test_the_passage_goes_along_as_the_agent_takes_it(tmp_path: Path):
 async def test_an_agent_without_resources_gets_a_link_and_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(raw.INITIALIZED, "agentCapabilities", {})
     async with raw_lsp(tmp_path) as (editor, agent):
-        file = tmp_path / "project" / "a.py"
-        file.write_text("one = 1\n")
+        (file := tmp_path / "project" / "a.py").write_text("one = 1\n")
         await editor.execute("acpCoder.explain", {"uri": file.as_uri()})
         await agent.prompted()
         (said,) = prompts(agent)

@@ -411,8 +411,7 @@ async def test_an_editor_that_reads_nothing_counts_as_gone(monkeypatch: pytest.M
 
 async def test_an_editor_that_answers_nonsense_is_taken_for_a_refusal(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
-        file = tmp_path / "project" / "a.py"
-        file.write_text("x\n")
+        (file := tmp_path / "project" / "a.py").write_text("x\n")
         editor.open(file)
         protocol: Any = editor.protocol
 

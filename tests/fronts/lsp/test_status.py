@@ -14,8 +14,7 @@ TEXT = "one\n'\U0001d518 e\u0301' # two\nthree\nfour\n"
 
 
 def opened(editor: LspEditor, folder: Path, name: str = "a.py") -> Buffer:
-    file = folder / "project" / name
-    file.write_text(TEXT)
+    (file := folder / "project" / name).write_text(TEXT)
     return editor.open(file)
 
 

@@ -162,8 +162,7 @@ async def shown(editor: LspEditor) -> Buffer:
 
 async def test_what_is_written_below_the_last_heading_is_the_next_prompt(tmp_path: Path):
     async with raw_lsp(tmp_path, name="helix-25.07.1") as (editor, agent):
-        file = tmp_path / "project" / "a.py"
-        file.write_text("one\ntwo\n")
+        (file := tmp_path / "project" / "a.py").write_text("one\ntwo\n")
         buffer = await shown(editor)
         end = len(buffer.text)
         prompt = f"What is [this]({file.as_uri()}#L2)?\n"
@@ -244,8 +243,7 @@ async def test_an_editor_that_shows_nothing_is_told_the_path(tmp_path: Path):
 
 async def test_asking_without_words_opens_a_draft(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
-        file = tmp_path / "project" / "a.py"
-        file.write_text("one\ntwo\n")
+        (file := tmp_path / "project" / "a.py").write_text("one\ntwo\n")
         where = {"start": {"line": 1, "character": 0}, "end": {"line": 1, "character": 3}}
         await editor.execute("acpCoder.ask", {"uri": file.as_uri(), "range": where, "wait": True})
         buffer = editor.open(Path(editor.shown_documents[0].uri.removeprefix("file://")))
@@ -268,8 +266,7 @@ async def test_sending_nothing_is_told(tmp_path: Path):
         assert isinstance(buffer, Buffer)
         with pytest.raises(JsonRpcException, match="below the last"):
             await editor.execute("acpCoder.send", {"uri": buffer.uri, "wait": True})
-        other = tmp_path / "other-acp-coder.md"
-        other.write_text("## You\n\ngo\n")
+        (other := tmp_path / "other-acp-coder.md").write_text("## You\n\ngo\n")
         with pytest.raises(JsonRpcException, match="not the current session's transcript"):
             await editor.execute("acpCoder.send", {"uri": editor.open(other).uri, "wait": True})
 

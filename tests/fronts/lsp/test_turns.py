@@ -12,10 +12,8 @@ from tests.fronts.lsp.kit import CAPTURED, lsp
 
 @pytest.mark.parametrize("name", CAPTURED)
 async def test_a_prompt_edits_the_open_document_after_the_person_has_agreed(tmp_path: Path, name: str):
-    project = tmp_path / "project"
-    project.mkdir()
-    file = project / "greet.py"
-    file.write_text("def greet():\n    return 'hello'\n")
+    (project := tmp_path / "project").mkdir()
+    (file := project / "greet.py").write_text("def greet():\n    return 'hello'\n")
     change = {"path": str(file), "old_string": "'hello'", "new_string": "'good day'"}
     script = [
         Answer(tool_calls=(Call("read", {"path": str(file)}),)), Answer(tool_calls=(Call("edit", change),)),

@@ -62,8 +62,7 @@ async def changed(
     capabilities = {**raw.INITIALIZED["agentCapabilities"], "_meta": {"undo": {"version": 1}}}  # type: ignore[dict-item]
     monkeypatch.setitem(raw.INITIALIZED, "agentCapabilities", capabilities)
     async with raw_lsp(tmp_path, **how) as (editor, agent):
-        file = tmp_path / "project" / "a.txt"
-        file.write_text(NEW)
+        (file := tmp_path / "project" / "a.txt").write_text(NEW)
         editor.open(file)
         doubled = Doubled(agent, file)
         await editor.execute("acpCoder.prompt", "Count")

@@ -228,8 +228,7 @@ async def test_only_who_may_stop_a_turn_stops_it(tmp_path: Path) -> None:
 
 async def test_a_token_for_some_folders_sees_no_session_of_others(tmp_path: Path) -> None:
     async with served(tmp_path, [Answer(text="a"), Answer(text="b")]) as place:
-        inner = place.project / "inner"
-        inner.mkdir()
+        (inner := place.project / "inner").mkdir()
         phone = place.identities.add("phone", (str(inner),), owner="me")
         async with editor(place) as main, editor(place, phone) as small:
             outside = (await main.new_session(place.project)).session_id

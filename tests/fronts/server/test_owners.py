@@ -40,8 +40,7 @@ async def test_no_program_that_a_client_names_is_started_for_who_is_kept_in_a_pl
 async def test_no_program_that_a_folder_names_is_started_for_who_is_kept_in_a_place(tmp_path: Path) -> None:
     kept = AUTO + '[server.owners.kept]\nplace = "container:no-such"\n'
     async with served(tmp_path, ["ok"] * 2, config=kept) as place:
-        own = place.project / ".acp-coder"
-        own.mkdir()
+        (own := place.project / ".acp-coder").mkdir()
         for owner, starts in (("me", True), ("kept", False)):
             made = tmp_path / owner
             (own / "config.toml").write_text(f'[mcp.servers.x]\ncommand = "/bin/touch"\nargs = ["{made}"]\n')
@@ -56,8 +55,7 @@ async def test_no_program_that_a_folder_names_is_started_for_who_is_kept_in_a_pl
 
 
 async def test_no_answer_lets_file_tools_out_of_the_folders_of_a_session(tmp_path: Path) -> None:
-    theirs = tmp_path / "theirs"
-    theirs.mkdir()
+    (theirs := tmp_path / "theirs").mkdir()
     (theirs / "secret").write_text("tangerine")
     calls = Call("read", {"path": f"{theirs}/secret"}), Call("write", {"path": f"{theirs}/made", "content": "x"})
     script = [Answer(tool_calls=calls), Answer(text="ok")]
@@ -73,8 +71,7 @@ async def test_a_model_of_theirs_is_that_of_new_sessions_and_an_unknown_place_to
     async with served(tmp_path, config='[server.owners.me]\nmodel = "default/theirs"\n') as place:
         assert place.server.opening("me").config().settings.agent.model == "default/theirs"
         assert place.server.opening("other").config().settings.agent.model != "default/theirs"
-    file = tmp_path / "config.toml"
-    file.write_text('[places.web]\nimage = "x"\n[server.owners.anna]\nplace = "wbe"\n')
+    (file := tmp_path / "config.toml").write_text('[places.web]\nimage = "x"\n[server.owners.anna]\nplace = "wbe"\n')
     with pytest.raises(ConfigError) as caught:
         load_config({"ACP_CODER_CONFIG": str(file)})
     words = "`server.owners.anna.place`: 'wbe' is not in the configuration; configured: local, web"

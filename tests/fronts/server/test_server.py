@@ -493,8 +493,7 @@ async def test_what_the_server_counts_is_told_to_prometheus_without_a_name(tmp_p
 async def test_the_words_of_what_was_shown_are_found_again_by_who_may_see_it(tmp_path: Path) -> None:
     script = ["The heron stands in the reeds.", "A heron again, and an otter.", "Nothing of that."]
     async with served(tmp_path, script) as place:
-        inner = place.project / "inner"
-        inner.mkdir()
+        (inner := place.project / "inner").mkdir()
         phone = place.identities.add("phone", (str(inner),), owner="me")
         stranger = place.identities.add("stranger")
         ids = []

@@ -37,8 +37,7 @@ from tests.waits import until
 def there(tmp_path: Path) -> Iterator[Path]:
     """The session's folder on the host."""
     needs_sandbox()
-    folder = tmp_path / "there"
-    folder.mkdir()
+    (folder := tmp_path / "there").mkdir()
     (tmp_path / "outside").write_text("tangerine")
     yield folder
 

@@ -38,8 +38,7 @@ from tests.waits import until
 @pytest.fixture
 def there(tmp_path: Path) -> Iterator[Path]:
     """The session's folder on the host."""
-    folder = tmp_path / "there"
-    folder.mkdir()
+    (folder := tmp_path / "there").mkdir()
     yield folder
 
 
@@ -103,8 +102,7 @@ async def test_instructions_and_skills_are_those_over_there(tmp_path: Path, conf
     (there / "sub").mkdir()
     (there / "sub" / "AGENTS.md").write_text("Say tangerine in sub.")
     (there / "sub" / "a.txt").write_text("one\n")
-    skill = there / ".agents" / "skills" / "fruit"
-    skill.mkdir(parents=True)
+    (skill := there / ".agents" / "skills" / "fruit").mkdir(parents=True)
     (skill / "SKILL.md").write_text("---\nname: fruit\ndescription: about fruit\n---\nPeel the mango.\n")
     (skill / "more.txt").write_text("x")
     (there / ".git").mkdir()
@@ -334,8 +332,7 @@ async def test_hosts_of_one_name_that_are_reached_in_other_ways_share_no_answers
 
 
 async def test_folders_that_the_host_lacks_are_there_again_on_this_machine(tmp_path: Path, config: str) -> None:
-    more = tmp_path / "more"
-    more.mkdir()
+    (more := tmp_path / "more").mkdir()
     (more / "a.txt").write_text("tangerine")
     paths = f'paths = {{"{more}" = "/nowhere/there"}}\n'
     settings = config.replace('place = "build"', 'place = "local"').replace("arguments", f"{paths}arguments")

@@ -19,8 +19,7 @@ from tests.system.agent.test_terminals import in_terminal, line, look
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    made = tmp_path / "project"
-    made.mkdir()
+    (made := tmp_path / "project").mkdir()
     (made / ".env").write_text("KEY=tangerine")
     return made
 

@@ -42,8 +42,7 @@ print("𝒳", total([Shape()]))
 
 def on(tmp_path: Path, *calls: Call, **more: Any):
     """A session in `code` mode with confined commands, whose PATH has the language servers."""
-    project = tmp_path / "project"
-    project.mkdir(exist_ok=True)
+    (project := tmp_path / "project").mkdir(exist_ok=True)
     (project / "shapes.py").write_text(SHAPES, encoding="utf-8")
     (project / "main.py").write_text(MAIN, encoding="utf-8")
     (project / "pyproject.toml").write_text('[tool.basedpyright]\ntypeCheckingMode = "standard"\n')

@@ -117,8 +117,7 @@ async def test_a_place_that_cannot_be_had_runs_nothing_here(tmp_path: Path, mode
 
 
 def test_a_project_may_name_a_place_but_not_change_the_users(tmp_path: Path) -> None:
-    file = tmp_path / "config.toml"
-    file.write_text('[places.web]\nimage = "x"\n')
+    (file := tmp_path / "config.toml").write_text('[places.web]\nimage = "x"\n')
     environ = {"ACP_CODER_CONFIG": str(file)}
     named = parse(".acp-coder/config.toml", '[agent]\nplace = "own"\n[places.own]\nimage = "y"\n')
     assert load_config(environ, project=named).settings.place() == ("own", PlaceConfig(image="y"))
@@ -136,8 +135,7 @@ def test_a_project_may_name_a_place_but_not_change_the_users(tmp_path: Path) -> 
 def test_container_on_the_command_line_is_a_place_a_container_or_an_image(tmp_path: Path) -> None:
     parsed = build_parser().parse_args(["prompt", "x", "--container", "web"])
     assert agent_variables(None, None, parsed.place) == {"ACP_CODER_PLACE": "container:web"}
-    file = tmp_path / "config.toml"
-    file.write_text('[places.web]\nimage = "x"\n')
+    (file := tmp_path / "config.toml").write_text('[places.web]\nimage = "x"\n')
     parsed = build_parser().parse_args(["prompt", "x", "--devcontainer", str(tmp_path)])
     assert parsed.place == f"devcontainer:{tmp_path}"
     environ = {"ACP_CODER_CONFIG": str(file), "ACP_CODER_PLACE": "devcontainer:/srv/app"}
@@ -218,8 +216,7 @@ async def test_without_places_there_is_no_choice_and_an_unknown_one_is_a_sentenc
     async with rig(tmp_path, [Answer(text="ok")]) as r:
         answer = await r.editor.request("session/new", {"cwd": str(r.project), "mcpServers": []})
         assert [each["id"] for each in answer["configOptions"]] == ["mode", "model", "thought_level"]
-    file = tmp_path / "config.toml"
-    file.write_text('[places.web]\nimage = "x"\n[agent]\nplace = "wbe"\n')
+    (file := tmp_path / "config.toml").write_text('[places.web]\nimage = "x"\n[agent]\nplace = "wbe"\n')
     with pytest.raises(ConfigError, match=r"'wbe' is not in the configuration; configured: local, web"):
         load_config({"ACP_CODER_CONFIG": str(file)})
 

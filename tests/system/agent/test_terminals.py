@@ -80,8 +80,7 @@ async def test_what_another_program_gets_asks_and_always_holds_for_that_terminal
 
 
 async def test_a_line_for_a_shell_is_judged_as_a_command_whole_or_in_halves(tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
+    (outside := tmp_path / "outside").mkdir()
     script = [in_terminal(SHELL), line("git status --short"), line(f"rm -rf {outside}"), line("echo still"), "done"]
     async with went(tmp_path, model(*script), permissions=[allow_once], otherwise=reject_once) as r:
         assert questions(r) == [SHELL, f"Type rm -rf {outside} Enter"]

@@ -60,8 +60,7 @@ SERVICE = COMPOSE["services"]["agent"]
 
 
 def composed(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    file = folder / "compose.yaml"
-    file.write_text(text, encoding="utf-8")
+    (file := folder / "compose.yaml").write_text(text, encoding="utf-8")
     argv = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(file)]
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
 

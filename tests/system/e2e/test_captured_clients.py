@@ -45,8 +45,7 @@ async def test_a_file_is_read_edited_and_read_again(file, tmp_path):
 @by_client
 async def test_new_folders_missing_files_and_a_folder_beside_the_project(file, tmp_path):
     """acpx shows nothing outside of the session's folder, also where the session has more of them."""
-    beside = tmp_path / "beside"
-    beside.mkdir()
+    (beside := tmp_path / "beside").mkdir()
     (beside / "c.txt").write_text("from beside\n")
     reads = [Call("read", {"path": path}) for path in ("none.txt", str(beside / "c.txt"))]
     new = Call("write", {"path": "new/deep/b.txt", "content": "äöü 🎈\n"})
@@ -148,8 +147,7 @@ async def test_a_plan_is_seen_and_a_question_is_answered(file, tmp_path):
 @by_client
 async def test_a_mention_reaches_the_model_and_the_status_tells_what_the_client_does(file, tmp_path):
     async with talking(file, tmp_path, ["seen"]) as talk:
-        path = talk.project / "with space.txt"
-        path.write_text("x\n")
+        (path := talk.project / "with space.txt").write_text("x\n")
         link = ResourceLink(name=path.name, uri=talk.client.mentions(path), mime_type="text/plain")
         await talk.editor.prompt([TextContent(text="look at this"), link])
         (message,) = [item for item in talk.model.requests[0].body["messages"] if item["role"] == "user"]

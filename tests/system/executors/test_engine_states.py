@@ -18,8 +18,7 @@ STATES = {
 
 @pytest.mark.parametrize(("state", "words"), STATES.items())
 def test_what_runs_in_a_paused_container_has_not_ended(tmp_path: Path, state: str, words: str) -> None:
-    program = tmp_path / "podman"
-    program.write_text(f"#!/bin/sh\necho '[{{\"State\": {state}}}]'\n")
+    (program := tmp_path / "podman").write_text(f"#!/bin/sh\necho '[{{\"State\": {state}}}]'\n")
     program.chmod(0o755)
     engine = find_engine(str(program), {"PATH": os.environ["PATH"]}, ())
     with pytest.raises(ExecutorError) as error:

@@ -368,8 +368,7 @@ def message(header: bytes) -> bytes:
     frame(b"M", 1, message(b'{"id":1,"error":"os","words":7}')),
 ])  # fmt: skip
 async def test_a_host_that_lies_is_told_in_a_sentence(lie: bytes, tmp_path: Path) -> None:
-    program = tmp_path / "liar.py"
-    program.write_text(LIAR % repr(lie))
+    (program := tmp_path / "liar.py").write_text(LIAR % repr(lie))
     async with over(Stub("exec " + shlex.join([sys.executable, str(program)]))) as remote:
         with pytest.raises(ExecutorError):
             await remote.files.read(tmp_path / "x")

@@ -115,8 +115,7 @@ async def test_what_is_hidden_is_empty_there_and_what_is_protected_cannot_be_wri
     (tmp_path / ".git" / "hooks").mkdir(parents=True)
     (tmp_path / "keys").mkdir()
     (tmp_path / "keys" / "one").write_text("KEY=2")
-    empty = tmp_path / "empty"
-    empty.mkdir()
+    (empty := tmp_path / "empty").mkdir()
     walls = Walls(
         (tmp_path / ".env", odd, tmp_path / "keys"), (tmp_path / ".git" / "hooks", tmp_path / "missing"), empty
     )
@@ -432,8 +431,7 @@ esac
 
 def stub(folder: Path, name: str, does: str = 'exec "$@"', rootless: str = "") -> Path:
     """An engine's program that runs everything here and writes down what it was asked."""
-    program = folder / name
-    program.write_text(STUB.format(log=folder / "log", does=does, rootless=rootless))
+    (program := folder / name).write_text(STUB.format(log=folder / "log", does=does, rootless=rootless))
     program.chmod(0o755)
     return program
 
@@ -529,8 +527,7 @@ esac
 def devcontainer(folder: Path, answer: str) -> dict[str, str]:
     """An environment in which that program is a stub."""
     folder.mkdir(exist_ok=True)
-    program = folder / "devcontainer"
-    program.write_text(DEV.format(log=folder / "log", answer=answer))
+    (program := folder / "devcontainer").write_text(DEV.format(log=folder / "log", answer=answer))
     program.chmod(0o755)
     return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
 

@@ -279,8 +279,7 @@ async def test_a_shell_that_is_not_told_the_key_runs_nothing(tmp_path: Path) -> 
 
 
 async def test_no_folder_is_left_and_only_our_own_dead_are_ended(tmp_path: Path) -> None:
-    foreign = Path("/tmp") / f"{PREFIX}foreign{uuid.uuid4().hex}"
-    foreign.mkdir()
+    (foreign := Path("/tmp") / f"{PREFIX}foreign{uuid.uuid4().hex}").mkdir()
     (foreign / "owner").write_text("another-machine/pid:[1] 1 1\n")
     try:
         async with over(Local("dash")) as remote:

@@ -40,8 +40,7 @@ async def test_a_question_is_cancelled_told_or_not_asked_by_its_mode(tmp_path):
 
 
 async def test_no_session_of_another_folder_goes_on_and_one_of_its_own_only_in_its_mode(tmp_path):
-    other = tmp_path / "other"
-    other.mkdir()
+    (other := tmp_path / "other").mkdir()
     async with served(tmp_path, ["One."], "--folder", str(other), "--mode", "auto") as (client, _):
         secret = (await client.call("prompt", text="go", folder=str(other)))[0].rpartition("Session: ")[2]
     async with served(tmp_path, ["Two."], "--mode", "auto") as (client, _):

@@ -125,8 +125,7 @@ async def test_each_workspace_has_servers_of_its_own_with_its_own_settings(tmp_p
 async def test_packages_of_the_projects_own_environment_are_found(tmp_path: Path):
     async with python(tmp_path) as kit:
         environment = tmp_path / ".venv"
-        package = environment / "lib" / "python3.11" / "site-packages" / "ducks"
-        package.mkdir(parents=True)
+        (package := environment / "lib" / "python3.11" / "site-packages" / "ducks").mkdir(parents=True)
         (package / "__init__.py").write_text("QUACK: int = 1\n", encoding="utf-8")
         (package / "py.typed").write_text("", encoding="utf-8")
         (environment / "bin").mkdir()

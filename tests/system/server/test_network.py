@@ -155,8 +155,7 @@ def many_files() -> Any:
 
 def test_ten_thousand_half_open_connections_keep_nobody_out_for_long(tmp_path: Path, many_files: None) -> None:
     """Those that are there go on meanwhile."""
-    config = tmp_path / "config.toml"
-    config.write_text("[server]\ninitialize_timeout = 2.0\nmax_connections = 200\n")
+    (config := tmp_path / "config.toml").write_text("[server]\ninitialize_timeout = 2.0\nmax_connections = 200\n")
     environ = environ_for(tmp_path, "http://127.0.0.1:9", ACP_CODER_CONFIG=str(config))
     with subprocess.Popen([COMMAND, "serve", "--port", "0"], env=environ, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None

@@ -232,8 +232,7 @@ async def test_what_an_action_needs_is_told(tmp_path, arguments):
 
 
 async def test_a_browser_that_does_not_start_is_told_in_words_each_time(tmp_path, site):
-    broken = tmp_path / "chromium"
-    broken.write_text("#!/bin/sh\necho no display >&2\nexit 1\n")
+    (broken := tmp_path / "chromium").write_text("#!/bin/sh\necho no display >&2\nexit 1\n")
     broken.chmod(0o755)
     async with browsing(tmp_path, executable=str(broken)) as tools:
         for _ in range(2):

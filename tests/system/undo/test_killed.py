@@ -249,8 +249,7 @@ def test_a_file_that_cannot_be_replaced_is_written_in_place_also_by_who_is_kille
     while killed:
         number += 1
         bench = Bench(tmp_path / str(number))
-        path = bench.project / "mounted"
-        path.write_bytes(b"before" * 500)
+        (path := bench.project / "mounted").write_bytes(b"before" * 500)
         bench.by_command("touch other; head -c 500 mounted > part; cat part > mounted; chmod 640 mounted", prompt=2)
         (bench.project / "source").write_bytes(path.read_bytes())
         subprocess.run(["mount", "--bind", bench.project / "source", path], check=True)
