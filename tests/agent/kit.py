@@ -129,9 +129,10 @@ class Rig:
         assert text.startswith(CONTEXT[:20])
         return text[: text.index(END_OF_CONTEXT)]
 
-    async def says(self, prompt: Any) -> str:
-        """All text the agent has sent, after this prompt too."""
-        await self.editor.prompt(prompt)
+    async def says(self, *prompts: Any) -> str:
+        """All text the agent has sent, after these prompts, one after the other."""
+        for prompt in prompts:
+            await self.editor.prompt(prompt)
         return self.editor.text()
 
     def tool_names(self, number: int) -> set[str]:

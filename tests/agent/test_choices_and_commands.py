@@ -151,8 +151,7 @@ async def test_mode_command_switches_and_tells_the_client_both_ways(tmp_path):
 
 async def test_clear_lets_the_model_forget_also_after_a_load(tmp_path):
     async with went(tmp_path, ["a", "b", "c"], prompt="one") as r:
-        await r.editor.prompt("/clear")
-        await r.editor.prompt("two")
+        await r.says("/clear", "two")
         assert [m["content"] for m in r.messages(2)[1:]] == ["two"]
         await r.editor.load_session(r.editor.session_id, r.project)
         assert "a" in r.editor.text()
@@ -188,6 +187,5 @@ async def test_permissions_are_listed_and_revoked(tmp_path):
     script = [asks(call), "x", asks(Call("write", {"path": "b.txt", "content": "b"})), "y"]
     async with went(tmp_path, script, otherwise=allow_always) as r:
         assert "#1 always allow `edit *`" in await r.says("/permissions")
-        await r.editor.prompt("/permissions revoke 1")
-        await r.editor.prompt("go again")
+        await r.says("/permissions revoke 1", "go again")
         assert len(r.editor.permission_requests) == 2

@@ -488,9 +488,7 @@ async def test_hooks_are_told_of_the_session_and_add_to_its_first_prompt(tmp_pat
     seen = tmp_path / "seen"
     config = hook("SessionStart", keeps(seen, "echo house rules")) + hook("SessionEnd", keeps(seen))
     async with went(tmp_path, ["one", "two", "three"], config=config, prompt="a") as r:
-        await r.editor.prompt("b")
-        await r.editor.prompt("/clear")
-        await r.editor.prompt("c")
+        await r.says("b", "/clear", "c")
         assert [line["source"] for line in told(seen)] == ["startup", "clear"]
         assert "house rules" in str(r.messages(1)) and str(r.messages(2)).count("house rules") == 1
         await r.editor.request("session/close", {"sessionId": r.editor.session_id})
@@ -516,8 +514,7 @@ async def test_a_compaction_can_be_refused_and_is_told(tmp_path):
         assert "not yet" in await r.says("/compact")
         assert told(seen)[0]["trigger"] == "manual"
         (r.project / "allowed").touch()
-        await r.editor.prompt("/compact")
-        await r.editor.prompt("b")
+        await r.says("/compact", "b")
         assert "summary" in str(r.messages(3)) and "again" in str(r.messages(3))
 
 

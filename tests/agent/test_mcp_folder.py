@@ -39,8 +39,7 @@ async def test_the_servers_of_a_folder_are_used_once_it_is_trusted_and_until_it_
         await r.editor.prompt("go")
         assert "mcp_own_env" in r.tool_names(2)
         assert "none" in r.messages(3)[-1]["content"]
-        await r.editor.prompt("/trust no")
-        await r.editor.prompt("go")
+        await r.says("/trust no", "go")
         assert "mcp_own_env" not in r.tool_names(4)
 
 
@@ -119,8 +118,7 @@ async def test_the_user_chooses_tools_for_a_session_whatever_the_lists_say_also_
             assert told in (await r.says(words))[before:]
         await r.editor.prompt("go")
         assert offered(r, 2) == {"mcp_raw_echo", "mcp_raw_env"}
-        await r.editor.prompt("/mcp restart raw")
-        await r.editor.prompt("go")
+        await r.says("/mcp restart raw", "go")
         assert offered(r, 3) == {"mcp_raw_echo", "mcp_raw_env"}
 
 

@@ -119,8 +119,7 @@ async def test_llama_cpp_says_so_before_the_first_request(tmp_path):
             "default_generation_settings": {"n_ctx": 16384}, "chat_template_caps": {"supports_tools": False},
         }  # fmt: skip
         await r.editor.new_session(r.project)
-        await r.editor.prompt("go")
-        await r.editor.prompt("go")
+        await r.says("go", "go")
         assert "tools" not in r.model.requests[-1].body
         assert any(getattr(u, "size", 0) == 16384 for u in r.editor.updates[r.editor.session_id]), "its real window"
 

@@ -270,8 +270,7 @@ async def test_a_credential_reaches_neither_model_nor_client_nor_disk(tmp_path, 
     ]  # fmt: skip
     async with rig(tmp_path, script, mode="auto", **editor) as r:
         (r.project / ".env").write_text(f"DB_PASSWORD={PASSWORD}\nKEY={KEY}\n")
-        await r.editor.prompt(f"Use the key {KEY} please")
-        await r.editor.prompt("again")
+        await r.says(f"Use the key {KEY} please", "again")
         sent = "".join(json.dumps(request.body) for request in r.model.requests)
         for secret in (KEY, PASSWORD):
             assert secret not in sent
@@ -353,16 +352,14 @@ async def test_a_title_is_cut_after_credentials_were_taken_out(tmp_path, before)
 
 async def test_a_summary_that_repeats_a_credential_is_kept_without_it(tmp_path):
     async with went(tmp_path, ["a" * 2000, f"The key is {KEY}.", "ok"], prompt="one") as r:
-        await r.editor.prompt("/compact")
-        await r.editor.prompt("two")
+        await r.says("/compact", "two")
         assert KEY not in json.dumps(r.messages(3)) and "The key is [redacted: " in json.dumps(r.messages(3))
         assert KEY not in wire(r)
 
 
 async def test_a_goal_is_told_again_when_it_is_forgotten(tmp_path):
     async with went(tmp_path, ["ok", "again"], prompt="/plan Fix the parser") as r:
-        await r.editor.prompt("/clear")
-        await r.editor.prompt("go on")
+        await r.says("/clear", "go on")
         assert "[The goal of this session, which the user has set]" in json.dumps(r.messages(2))
         assert "Fix the parser" in json.dumps(r.messages(2))
 
@@ -589,8 +586,7 @@ async def test_a_goal_survives_a_restart_is_paused_and_given_up(tmp_path):
         await r.editor.prompt("go")
         assert "output filtered" in result(r, 2)
         assert "output filtered" not in result(r, 3), "a failed command"
-        await r.editor.prompt("/plan pause")
-        await r.editor.prompt("go")
+        await r.says("/plan pause", "go")
         assert "output filtered" not in result(r, 5)
         assert "given up: Fix the parser" in await r.says("/plan clear")
 

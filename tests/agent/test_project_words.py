@@ -429,8 +429,7 @@ async def test_trust_can_be_taken_back(tmp_path):
     with_tool(tmp_path)
     async with rig(tmp_path, ["ok", "ok"]) as r:
         await trust(r)
-        await r.editor.prompt("/trust no")
-        await r.editor.prompt("hi")
+        await r.says("/trust no", "hi")
         assert "word_count" not in r.tool_names(1)
         await r.editor.new_session(r.project)
         await r.editor.prompt("hi")

@@ -207,8 +207,7 @@ async def test_a_violation_is_told_and_the_person_may_let_that_one_call_pass(tmp
         assert "`touch` must not occur in it" in results(r, 2)[0]
         assert "No such call was stopped" in await r.says("/approve nonsense")
         mark = results(r, 2)[0].split("/approve ")[1].split("`")[0]
-        await r.editor.prompt(f"/approve {mark}")
-        await r.editor.prompt("again")
+        await r.says(f"/approve {mark}", "again")
         assert sorted(path.name for path in r.project.iterdir()) == ["a"]
         assert [("must not occur" in text) for text in results(r, 6)[-3:]] == [True, False, True]
 
@@ -293,11 +292,8 @@ async def test_a_tool_that_always_fails_is_blocked_until_the_person_unblocks_it(
 
 async def test_the_person_can_ask_what_is_in_force_and_what_would_become_of_a_call(tmp_path):
     async with went(tmp_path, [], config=DENY_SUDO + POLICY, prompt="/policy status") as r:
-        await r.editor.prompt('/policy check bash {"command": "sudo id"}')
-        await r.editor.prompt('/policy check bash {"command": "ls"}')
-        await r.editor.prompt("/policy check nonsense {}")
-        await r.editor.prompt("/policy check bash nonsense")
-        text = await r.says("/doctor")
+        await r.says('/policy check bash {"command": "sudo id"}', '/policy check bash {"command": "ls"}')
+        text = await r.says("/policy check nonsense {}", "/policy check bash nonsense", "/doctor")
         assert "Rule: tools.permissions.bash[0] deny `*sudo*`" in text
         assert "Policy: tools.policy.rules[1] deny bash" in text and "deny: A user's rule denies this call" in text
         assert "rule: looks:ls" in text and "Unknown tool `nonsense`" in text and "The arguments are not JSON" in text
@@ -889,8 +885,7 @@ async def test_what_was_learned_is_listed_and_forgotten_in_a_session_and_without
     script = [*rounds(bash("touch a")), *rounds(bash("touch b")), *rounds(bash("touch a"), bash("touch b"))]
     async with rig(tmp_path, script, config=LEARNS, mode="auto") as r:
         for _ in range(2):
-            await r.editor.prompt("go")
-            await r.editor.prompt("/reject")
+            await r.says("go", "/reject")
         listed = await r.says("/policy learned")
         assert "- #1 rejected: bash touch a → bash touch b" in listed and "- #2 rejected: bash touch a" in listed
         await r.editor.prompt("/policy learned forget 1")

@@ -317,8 +317,7 @@ async def test_files_of_an_additional_directory_can_be_used(tmp_path):
 async def test_reading_calls_are_announced_in_the_models_order(tmp_path):
     warm = [asks(Call("list_directory", {})), "warm"]
     async with rig(tmp_path, [*warm, *calls(*(Call("list_directory", {"path": f"d{n}"}) for n in range(6)))]) as r:
-        await r.editor.prompt("a first call loads the tool")
-        await r.editor.prompt("go")
+        await r.says("a first call loads the tool", "go")
         titles = [call.title for call in r.editor.tool_calls().values()]
         assert titles == ["List .", *(f"List d{n}" for n in range(6))]
 

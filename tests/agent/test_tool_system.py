@@ -167,8 +167,7 @@ async def test_the_quota_counts_messages_blocks_everything_after_and_ends_with_c
         first, second = results(r, 3)[:2], results(r, 3)[2:]
         assert not any("quota_blocked" in text for text in first)
         assert all("quota_blocked" in text and "policy_blocked" in text for text in second)
-        await r.editor.prompt("/clear")
-        await r.editor.prompt("again")
+        await r.says("/clear", "again")
         assert not any("quota_blocked" in text for text in results(r, 5))
 
 

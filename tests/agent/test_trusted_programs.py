@@ -223,8 +223,7 @@ async def test_a_server_of_a_folder_starts_only_as_it_was_trusted(tmp_path, file
             await r.editor.prompt("go")
             assert "mcp_own_echo" in r.tool_names(1)
             put(r.project / "server/start.py", f"open({str(evil)!r}, 'w')\n")
-            await r.editor.prompt("/mcp restart own")
-            await r.editor.prompt("/mcp")
+            await r.says("/mcp restart own", "/mcp")
             assert evil.exists() == (name == "control")
             assert ("not those that you trust" in r.editor.text()) == (name == "held")
 

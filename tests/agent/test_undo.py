@@ -841,8 +841,7 @@ async def test_a_fork_in_a_worktree_has_the_files_of_its_prompt(tmp_path, by_met
     async with rig(tmp_path, script, mode="auto", files={"tracked": "committed"}) as r:
         for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "first"]):
             git(r.project, *command)
-        await r.editor.prompt("one")
-        await r.editor.prompt("two")
+        await r.says("one", "two")
         if by_method:
             meta = {"fork": {"to": 2}, "isolation": "worktree"}
             asked = {"sessionId": r.editor.session_id, "cwd": str(r.project), "mcpServers": [], "_meta": meta}

@@ -225,8 +225,7 @@ async def test_a_session_goes_to_a_host_and_back_even_if_it_is_away(tmp_path: Pa
         assert "host nowhere.invalid cannot be used" in await r.says("/place gone")
         with pytest.raises(PeerError, match="host nowhere.invalid"):
             await r.editor.prompt("go")
-        await r.editor.prompt("/place local")
-        await r.editor.prompt("go")
+        await r.says("/place local", "go")
         assert (r.project / "two").exists()
         assert sorted(path.name for path in there.iterdir()) == ["one"]
         assert links and not links & set(ssh_children())
@@ -340,8 +339,7 @@ async def test_folders_that_the_host_lacks_are_there_again_on_this_machine(tmp_p
         await r.editor.new_session(r.project, additional_directories=[more])
         await r.editor.prompt("/place build")
         assert "files are there" in r.editor.text() and str(more) not in r.editor.text()
-        await r.editor.prompt("/place local")
-        await r.editor.prompt("go")
+        await r.says("/place local", "go")
         assert "tangerine" in json.dumps(r.messages(2))
 
 
