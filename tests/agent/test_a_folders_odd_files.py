@@ -22,8 +22,7 @@ DEEP = "[" * 20_000
 
 
 def a_folder(file: Path) -> None:
-    file.mkdir()
-    (file / "in it").write_text("x")
+    put(file / "in it", "x")
 
 
 def out_of_reach(file: Path) -> None:

@@ -13,7 +13,7 @@ from acp_agent.protocol.client import Client
 from acp_agent.schema.decode import MalformedResult
 from acp_agent.schema.lsp_types import METHODS, NOTIFICATIONS, Position
 from acp_agent.testing.fake_editor import AnswersError, AnswersGarbage, NeverAnswers
-from tests.agent.kit import Answer, Call, Rig, asks, rig
+from tests.agent.kit import Answer, Call, Rig, asks, put, rig
 
 PLACE = {"start": {"line": 2, "character": 4}, "end": {"line": 2, "character": 9}}
 
@@ -236,8 +236,7 @@ async def test_a_refusal_and_a_malformed_answer_are_errors_with_words(tmp_path):
 
 
 async def test_the_editors_servers_are_asked_by_the_tools_and_a_rename_is_one_change_of_several_files(tmp_path):
-    (project := tmp_path / "project").mkdir()
-    (project / "a.py").write_text("def old():\n    pass\n")
+    put((project := tmp_path / "project") / "a.py", "def old():\n    pass\n")
     (project / "b.py").write_text("from a import old\n")
 
     def change(line: int, start: int) -> dict[str, Any]:
@@ -261,8 +260,7 @@ async def test_the_editors_servers_are_asked_by_the_tools_and_a_rename_is_one_ch
 
 
 async def test_the_errors_that_an_edit_brought_about_are_those_that_the_editor_did_not_have_before(tmp_path):
-    (project := tmp_path / "project").mkdir()
-    (project / "a.py").write_text("one = 1\n")
+    put((project := tmp_path / "project") / "a.py", "one = 1\n")
     now: list[dict[str, Any]] = [diagnostic("was there before")]
 
     async def answer(method: str, params: dict[str, Any]) -> Any:

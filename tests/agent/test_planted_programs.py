@@ -213,8 +213,7 @@ async def test_the_browser_is_not_a_program_of_the_repository(planted, tmp_path,
 def test_programs_are_looked_for_on_absolute_entries_outside(tmp_path):
     project, other = tmp_path / "project", tmp_path / "other"
     for place in (project / "bin", other):
-        place.mkdir(parents=True)
-        (place / "tool").write_text("#!/bin/sh\n")
+        put(place / "tool", "#!/bin/sh\n")
         (place / "tool").chmod(0o755)
     (other / "linked").symlink_to(project / "bin/tool")
     entries = ["", ".", "bin", "../other", str(project / "bin"), str(project).upper() + "/bin", str(other)]

@@ -29,8 +29,7 @@ SECRET = "tangerine"
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
     """A folder of the same user, beside the project."""
-    (folder := tmp_path / "outside").mkdir()
-    (folder / "secret").write_text(SECRET)
+    put((folder := tmp_path / "outside") / "secret", SECRET)
     return folder
 
 

@@ -392,8 +392,7 @@ async def kinds(r) -> str:
 
 
 async def test_commands_are_confined_to_the_folders_of_the_session(tmp_path):
-    (outside := tmp_path / "outside").mkdir()
-    (outside / "secret").write_text("hidden words")
+    put((outside := tmp_path / "outside") / "secret", "hidden words")
     tries = f"echo in > inside; echo out > {outside}/file; cat {outside}/secret; echo x > .git/hooks/pre-commit; true"
     async with confined(tmp_path, tries, before=hooks) as r:
         assert (r.project / "inside").read_text() == "in\n"

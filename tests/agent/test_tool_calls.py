@@ -13,7 +13,7 @@ from acp_agent.testing.fake_editor import AnswersError, AnswersGarbage, NeverAns
 from acp_agent.testing.fake_model import Answer, Call
 from tests.llm.test_images import png
 
-from .kit import asks, bash, rig, rounds, went
+from .kit import asks, bash, put, rig, rounds, went
 
 
 def calls(*wanted: Call) -> list[Answer]:
@@ -306,8 +306,7 @@ async def test_an_image_is_shown_to_the_person_and_to_the_model(tmp_path):
 
 
 async def test_files_of_an_additional_directory_can_be_used(tmp_path):
-    (extra := tmp_path / "extra").mkdir()
-    (extra / "e.txt").write_text("extra\n")
+    put((extra := tmp_path / "extra") / "e.txt", "extra\n")
     async with rig(tmp_path, calls(Call("read", {"path": str(extra / "e.txt")}))) as r:
         await r.editor.new_session(r.project, additional_directories=[extra])
         await r.editor.prompt("go")

@@ -14,7 +14,7 @@ from acp_agent.client.permissions import allow_once
 from acp_agent.commands import play
 from acp_agent.errors import ProviderError
 from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel
-from tests.agent.kit import rig
+from tests.agent.kit import put, rig
 from tests.llm.kit import collect, make
 
 from .kit import configured, environ, spawned
@@ -33,8 +33,7 @@ WORK = (
 
 
 def folder(tmp_path: Path, name: str) -> Path:
-    (made := tmp_path / name).mkdir()
-    (made / "a.txt").write_text("one\ntwo\nthree\n")
+    put((made := tmp_path / name) / "a.txt", "one\ntwo\nthree\n")
     return made
 
 

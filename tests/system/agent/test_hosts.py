@@ -30,7 +30,7 @@ from acp_agent.loop.shell.session_shell import Shell
 from acp_agent.safety.deciding.deciders import Deciders
 from acp_agent.schema import acp
 from acp_agent.testing.fake_model import Answer
-from tests.agent.kit import agent_rig, results, rig, went
+from tests.agent.kit import agent_rig, put, results, rig, went
 from tests.system.agent.kit import bash, on_host, tool, worked_there
 from tests.waits import until
 
@@ -331,8 +331,7 @@ async def test_hosts_of_one_name_that_are_reached_in_other_ways_share_no_answers
 
 
 async def test_folders_that_the_host_lacks_are_there_again_on_this_machine(tmp_path: Path, config: str) -> None:
-    (more := tmp_path / "more").mkdir()
-    (more / "a.txt").write_text("tangerine")
+    put((more := tmp_path / "more") / "a.txt", "tangerine")
     paths = f'paths = {{"{more}" = "/nowhere/there"}}\n'
     settings = config.replace('place = "build"', 'place = "local"').replace("arguments", f"{paths}arguments")
     async with agent_rig(tmp_path, [tool("read", path=str(more / "a.txt")), Answer(text="ok")], config=settings) as r:

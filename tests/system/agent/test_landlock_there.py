@@ -11,7 +11,7 @@ from acp_agent.executors.sandbox.landlock import READ, WRITE, abi
 from acp_agent.executors.sandbox.landlock_alone import LEAST
 from acp_agent.testing.fake_model import Answer, Call
 from tests import containers
-from tests.agent.kit import asks, audit, results, went
+from tests.agent.kit import asks, audit, put, results, went
 from tests.agent.test_background import model, result
 from tests.system.agent.kit import bash
 from tests.system.agent.test_terminals import in_terminal, line, look
@@ -19,8 +19,7 @@ from tests.system.agent.test_terminals import in_terminal, line, look
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    (made := tmp_path / "project").mkdir()
-    (made / ".env").write_text("KEY=tangerine")
+    put((made := tmp_path / "project") / ".env", "KEY=tangerine")
     return made
 
 

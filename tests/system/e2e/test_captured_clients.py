@@ -8,7 +8,7 @@ from acp_agent.client.permissions import reject_once
 from acp_agent.protocol.profiles import rendering_plan
 from acp_agent.schema.acp import AgentMessageChunk, Plan, ResourceLink, TextContent, UserMessageChunk
 from acp_agent.testing.fake_model import Call
-from tests.agent.kit import asks, bash
+from tests.agent.kit import asks, bash, put
 from tests.e2e.kit import until_gone
 from tests.system.e2e.captured import Talk, recorded, talking
 from tests.waits import until
@@ -45,8 +45,7 @@ async def test_a_file_is_read_edited_and_read_again(file, tmp_path):
 @by_client
 async def test_new_folders_missing_files_and_a_folder_beside_the_project(file, tmp_path):
     """acpx shows nothing outside of the session's folder, also where the session has more of them."""
-    (beside := tmp_path / "beside").mkdir()
-    (beside / "c.txt").write_text("from beside\n")
+    put((beside := tmp_path / "beside") / "c.txt", "from beside\n")
     reads = [Call("read", {"path": path}) for path in ("none.txt", str(beside / "c.txt"))]
     new = Call("write", {"path": "new/deep/b.txt", "content": "äöü 🎈\n"})
     empty = Call("write", {"path": "other/empty.txt", "content": ""})
