@@ -29,12 +29,9 @@ gc.disable()  # Until all tests are collected: pytest_collection_finish.
 pytest_plugins = ["acp_agent.testing.plugin"]
 
 settings.register_profile(
-    "house",
-    max_examples=examples(100),
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
+    "house", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow],
     derandomize=not NIGHTLY,  # By day red means that the change is wrong; new examples are looked for at night.
-)
+)  # fmt: skip
 settings.load_profile("house")
 """A busy machine is slow; no test fails by the time that an example or its making takes."""
 

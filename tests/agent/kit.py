@@ -37,6 +37,7 @@ from acp_agent.testing.fake_editor import FakeEditor, Turn
 from acp_agent.testing.fake_model import Answer, Call, FakeModel, Script
 from tests import v2_wire
 from tests.executors.sandbox.kit import needs_sandbox
+from tests.files import put
 from tests.postgres_server import PostgresServer
 from tests.v2_wire import V2Wire
 from tests.websockets_client import connected
@@ -321,12 +322,6 @@ async def confined(tmp_path: Path, *calls: Call | str, **editor: Any) -> AsyncIt
     script = rounds(*(bash(call) if isinstance(call, str) else call for call in calls))
     async with went(tmp_path, script, **{"mode": "auto", "sandbox": True, "terminal": False, **editor}) as made:
         yield made
-
-
-def put(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
 
 
 async def trust(r: Rig) -> str:

@@ -11,7 +11,7 @@ from acp_agent.errors import PeerError
 from acp_agent.schema import acp
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Failure, FakeModel
-from tests.agent.kit import another, asks, bash, environ_for, on_stdio, refused
+from tests.agent.kit import another, asks, bash, environ_for, on_stdio, put, refused
 
 pytestmark = on_stdio
 REMOTE = "https://api.openai.com/v1"
@@ -109,8 +109,7 @@ async def test_a_gateway_far_away_needs_no_key_and_none_of_the_users_is_sent_the
     config = f'{CONFIG}[providers.client]\napi_key = "sk-of-the-user-1234567"\nmodels = ["mine"]\n'
     env = {"ACP_CODER_MODEL": "fake-model", "OPENAI_API_KEY": "sk-ours-and-not-theirs"}
     stored = tmp_path / ".config" / "acp-coder" / "credentials.json"
-    stored.parent.mkdir(parents=True)
-    stored.write_text('{"client": "sk-stored-for-that-name"}')
+    put(stored, '{"client": "sk-stored-for-that-name"}')
     async with FakeModel(["Hello."]) as model, client(tmp_path, config=config, environ=env) as editor:
         await prompted(editor, tmp_path, model)
         assert "authorization" not in {name.lower() for name in model.requests[0].headers}

@@ -30,7 +30,7 @@ from acp_agent.testing.fake_model import Answer, Call
 from tests.processes import running
 from tests.waits import until
 
-from .kit import asks, audit, bash, cancels, results, rig, rounds, trust, went
+from .kit import asks, audit, bash, cancels, put, results, rig, rounds, trust, went
 
 
 def hook(event: str, command: str, **more: object) -> str:
@@ -236,8 +236,7 @@ async def test_patterns_find_what_a_call_touches_however_it_is_written(tmp_path,
     config = hook("PreToolUse", keeps(seen, "exit 2"), pattern=pattern)
     async with rig(tmp_path, rounds(call), mode="auto", config=config) as r:
         for name in ("secret", "open", "other"):
-            (r.project / name).mkdir()
-            (r.project / name / "a").write_text("x")
+            put(r.project / name / "a", "x")
         await r.editor.prompt("go")
         assert seen.exists() is meant
 
@@ -321,8 +320,7 @@ async def test_why_a_hook_ends_the_turn_is_told_without_credentials_and_not_at_l
 async def test_hooks_of_a_folder_run_once_it_is_trusted_after_yours_and_free_nothing(tmp_path):
     seen = tmp_path / "seen"
     own = tmp_path / "project/.acp-coder"
-    (own / "hooks").mkdir(parents=True)
-    (own / "hooks/check").write_text(f"echo theirs >> {seen}; {says(permissionDecision='allow')}\n")
+    put(own / "hooks/check", f"echo theirs >> {seen}; {says(permissionDecision='allow')}\n")
     (own / "config.toml").write_text(hook("PreToolUse", "bash .acp-coder/hooks/check", frees=True))
     config = hook("PreToolUse", f"echo yours >> {seen}")
     script = [*rounds(bash("touch one")), *rounds(bash("touch two")), *rounds(bash("touch three"))]
@@ -341,8 +339,7 @@ async def test_hooks_of_a_folder_run_once_it_is_trusted_after_yours_and_free_not
 
 async def test_hooks_that_a_team_wrote_for_claude_code_run_in_a_folder_that_is_trusted(tmp_path):
     own = tmp_path / "project/.claude"
-    (own / "hooks").mkdir(parents=True)
-    (own / "hooks/guard.sh").write_text("grep -q forbidden && { echo 'not here' >&2; exit 2; }; exit 0\n")
+    put(own / "hooks/guard.sh", "grep -q forbidden && { echo 'not here' >&2; exit 2; }; exit 0\n")
     entry = {"type": "command", "command": 'bash "$CLAUDE_PROJECT_DIR"/.claude/hooks/guard.sh'}
     settings = {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [entry]}], "Odd": []}, "model": "x"}
     (own / "settings.json").write_text(json.dumps(settings))
@@ -627,8 +624,7 @@ async def test_what_each_event_tells_is_as_it_was(tmp_path):
         found = json.dumps([json.loads(line) for line in text.splitlines()], indent=1) + "\n"
         file = GOLDEN / f"{event}.json"
         if os.environ.get("UPDATE_GOLDEN"):
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(found)
+            put(file, found)
         assert found == file.read_text(), event
 
 

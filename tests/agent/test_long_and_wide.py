@@ -12,7 +12,7 @@ from acp_agent.config.compaction_settings import CompactionConfig
 from acp_agent.llm.base import AssistantMessage, Message, TextPart, UserMessage
 from acp_agent.loop.memory import compaction, token_counts
 from acp_agent.loop.memory.room import Room
-from tests.agent.kit import Call, bash, rig, rounds
+from tests.agent.kit import Call, bash, put, rig, rounds
 
 READ, EDIT = Call("read", {"path": "a/b/one"}), Call("edit", {"path": "a/b/one", "old_text": "x", "new_text": "y"})
 FIND = Call("find_path", {"pattern": "*"})
@@ -53,8 +53,7 @@ async def test_a_call_asks_a_far_disk_no_more_than_it_needs(
     counts: list[int] = []
     async with rig(tmp_path, [*rounds(call) * 4], mode="auto", terminal=False) as made:
         for _ in range(4):  # In some of them looks go on beside.
-            (made.project / "a/b").mkdir(parents=True, exist_ok=True)
-            (made.project / "a/b/one").write_text("x\n")
+            put(made.project / "a/b/one", "x\n")
             with monkeypatch.context() as patched:
                 for of in ("stat", "lstat", "open", "readlink", "scandir", "listdir", "access"):
                     patched.setattr(os, of, counted(of, getattr(os, of)))

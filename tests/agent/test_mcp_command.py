@@ -17,7 +17,7 @@ from acp_agent.safety.folders.folder_trust import own_files, scope_of
 from acp_agent.setup.mcp_table import with_server, without_server
 from tests.mcp.kit import HERE
 
-from .kit import environ_for
+from .kit import environ_for, put
 
 RAW = [sys.executable, "-S", str(HERE / "raw_server.py"), "good", ""]
 
@@ -45,8 +45,7 @@ def file(home: Path) -> Path:
 
 def test_what_is_added_is_listed_shown_and_removed_and_the_rest_of_the_file_stays(home, capsys):
     before = '# mine\n[agent]\nmode = "ask" # why\n\n[mcp]\nprompt_wait = 1.0\n'
-    file(home).parent.mkdir(parents=True)
-    file(home).write_text(before)
+    put(file(home), before)
     assert mcp(capsys, "add", "raw", "--env", "A=secret", "--deny", "e*", "--", *RAW)[0] == 0
     assert mcp(capsys, "add", "far", "http://127.0.0.1:9/mcp", "--header", "X: secret", "--transport", "sse")[0] == 0
     servers = load_config().settings.mcp.servers

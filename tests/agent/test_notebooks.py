@@ -9,7 +9,7 @@ import pytest
 from acp_agent.schema.acp import Diff
 from acp_agent.testing.fake_model import Call
 
-from .kit import asks, bash, results, rig, rounds, went
+from .kit import asks, bash, put, results, rig, rounds, went
 
 SECRET = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(92)).decode()
@@ -244,8 +244,7 @@ async def test_edit_is_unique_over_all_cells_or_in_the_one_that_is_named(tmp_pat
 
 async def test_several_edits_are_made_in_one_call_all_or_none(tmp_path):
     good = {"old_string": "# Title\n", "new_string": "# Name\n"}
-    (tmp_path / "project").mkdir()
-    (tmp_path / "project" / "other.txt").write_text("a")
+    put(tmp_path / "project" / "other.txt", "a")
     bad, done, file = await run(
         tmp_path, ("edit", {"path": "n.ipynb", "edits": [good, {"old_string": "y\n  total", "new_string": "z"}]}),
         ("edit", {"path": "n.ipynb", "edits": [good, {"old_string": "y\n", "new_string": "y = 1\n"}]}),

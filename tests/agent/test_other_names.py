@@ -12,7 +12,7 @@ from acp_agent.executors import tree
 from acp_agent.safety.folders.protect import also_mounted
 from acp_agent.testing.fake_model import Call
 
-from .kit import results, rig, rounds, went
+from .kit import put, results, rig, rounds, went
 
 # --- a policy and trees ------------------------------------------------------------------------------------------
 
@@ -35,8 +35,7 @@ async def test_a_policy_that_denies_a_path_denies_every_tree_with_it(tmp_path: P
     ) as r:
         for name in ("srv/prod/db", "srv/prod/x.keep", "new/db", "new/x.keep"):
             if not (how == "move into" and name.startswith("srv/prod")):
-                (r.project / name).parent.mkdir(parents=True, exist_ok=True)
-                (r.project / name).write_text(name)
+                put(r.project / name, name)
         (r.project / "srv").mkdir(exist_ok=True)
         (r.project / "link").symlink_to("new")
         before = sorted(path.relative_to(r.project) for path in r.project.rglob("*"))

@@ -49,8 +49,7 @@ async def test_no_command_gets_what_another_session_put_in_the_folders_place(tmp
     script += rounds(bash("cat secret; echo x > made; cat ../outside/secret"))
     script += rounds(bash("rm sub; mv sub2 sub")) + rounds(bash("cat own"))
     async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        (r.project / "sub").mkdir()
-        (r.project / "sub/own").write_text("cherry")
+        put(r.project / "sub/own", "cherry")
         whole = r.editor.session_id
         part = (await r.editor.new_session(r.project / "sub")).session_id
         for session in (whole, part, whole, part):

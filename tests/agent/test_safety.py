@@ -30,8 +30,7 @@ ASK_LS = '[[tools.permissions.bash]]\npattern = "ls *"\naction = "ask"\n'
 async def test_forbidden_paths_hold_for_file_tools_and_mentions_as_for_commands(tmp_path, mode):
     """With the home folder as the project, keys are in it."""
     home = tmp_path / "home"
-    (home / ".ssh").mkdir(parents=True)
-    (home / ".ssh" / "id_rsa").write_text("tangerine")
+    put(home / ".ssh" / "id_rsa", "tangerine")
     (home / "link").symlink_to(".ssh")
     calls = [
         Call("read", {"path": ".ssh/id_rsa"}), Call("read", {"path": "link/id_rsa"}),
@@ -53,8 +52,7 @@ async def test_forbidden_paths_hold_for_file_tools_and_mentions_as_for_commands(
 
 
 async def test_an_unrelated_rule_does_not_answer_the_question_about_what_a_command_reads(tmp_path):
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "secret").write_text("tangerine")
+    put(tmp_path / "other" / "secret", "tangerine")
     calls = rounds(bash("cat < ../other/secret"), bash("cat < /dev/tcp/127.0.0.1/9"))
     async with went(tmp_path, calls, config=DENY_SUDO, permissions=[reject_once, reject_once], mode="code") as r:
         assert len(r.editor.permission_requests) == 2
@@ -331,8 +329,7 @@ async def test_every_call_and_decision_is_written_down(tmp_path):
 
 
 async def test_every_line_says_for_whom_in_what_scope_and_for_what_goal_it_was(tmp_path):
-    (tmp_path / "project/.agents/skills/tidy").mkdir(parents=True)
-    (tmp_path / "project/.agents/skills/tidy/SKILL.md").write_text("Tidy up.")
+    put(tmp_path / "project/.agents/skills/tidy/SKILL.md", "Tidy up.")
     script = [
         Answer(text="a plan"),
         *rounds(bash("seq 100000"), bash("sleep 0.1; exit 4", background=True), bash("sleep 60", background=True)),
@@ -573,8 +570,7 @@ args = ["{marker}"]
 
 async def test_a_folders_configuration_hooks_and_servers_take_effect_once_it_is_trusted(tmp_path):
     marker = tmp_path / "marker"
-    (tmp_path / "project/.acp-coder").mkdir(parents=True)
-    (tmp_path / "project/.acp-coder/config.toml").write_text(HOSTILE.format(marker=marker))
+    put(tmp_path / "project/.acp-coder/config.toml", HOSTILE.format(marker=marker))
     script = [*rounds(bash("echo a"), bash("echo b")), *rounds(bash("echo c"))]
     async with went(tmp_path, script, permissions=[allow_always], mode="auto") as r:
         asked = r.editor.permission_requests[0].tool_call
@@ -848,8 +844,7 @@ async def test_folders_of_hooks_that_the_configuration_names_are_protected(tmp_p
 
 
 async def test_a_trusted_configuration_that_cannot_be_used_locks_nobody_out(tmp_path):
-    (tmp_path / "project/.acp-coder").mkdir(parents=True)
-    (tmp_path / "project/.acp-coder/config.toml").write_text("[tools.sandbox]\ndisabled = true\n")
+    put(tmp_path / "project/.acp-coder/config.toml", "[tools.sandbox]\ndisabled = true\n")
     async with went(tmp_path, ["ok", "ok"], otherwise=allow_always) as r:
         await r.editor.new_session(r.project)
         assert (await r.editor.prompt("again")).stop_reason == "end_turn"
@@ -981,8 +976,7 @@ async def test_memory_and_files_of_a_command_are_bounded_and_it_is_said(tmp_path
 async def test_what_commands_may_read_and_write_is_named_by_globs_and_relative_and_absolute_paths(tmp_path):
     names = ["shared/one", "shared/two", "other", "out", "seen"]
     for name in names:
-        (tmp_path / name).mkdir(parents=True)
-        (tmp_path / name / "a").write_text(f"words of {name}\n")
+        put(tmp_path / name / "a", f"words of {name}\n")
     writes, reads = ["../shared/*", f"{tmp_path}/out"], ["../othe?", "../none", f"{tmp_path}/seen"]
     config = f"[tools.sandbox]\nallow_write = {json.dumps(writes)}\nallow_read = {json.dumps(reads)}\n"
     line = f"for d in {' '.join(names)}; do cat ../$d/a; echo x > ../$d/b; done; true"
@@ -997,8 +991,7 @@ async def test_what_commands_may_read_and_write_is_named_by_globs_and_relative_a
 @pytest.mark.parametrize("link", [True, False])
 async def test_a_link_that_a_command_makes_never_opens_another_place(tmp_path, link):
     """The control makes the folder that the configuration means."""
-    (tmp_path / "outside").mkdir()
-    (tmp_path / "outside/secret").write_text("hidden words")
+    put(tmp_path / "outside/secret", "hidden words")
     write = [f"{tmp_path}/project/out", "cache/*/", f"{tmp_path}/w", f"{tmp_path}/w/x"]
     config = f"[tools.sandbox]\nallow_write = {json.dumps(write)}\n"
     (tmp_path / "w").mkdir()

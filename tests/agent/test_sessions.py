@@ -273,12 +273,9 @@ async def test_closing_a_session_at_once_leaves_no_folder_behind(tmp_path, monke
 async def test_a_session_is_loaded_or_deleted_only_after_a_close_has_ended(tmp_path, ending):
     bash = asks(Call("bash", {"command": "sleep 600"}))
     async with rig(
-        tmp_path,
-        [bash, "later"],
-        misbehave={"terminal/kill": NeverAnswers()},
-        config="[limits]\nkill_timeout = 0.5\n",
+        tmp_path, [bash, "later"], misbehave={"terminal/kill": NeverAnswers()}, config="[limits]\nkill_timeout = 0.5\n",
         check=False,  # the last update of the closing turn comes after the load was asked for, as it must
-    ) as r:
+    ) as r:  # fmt: skip
         turn = r.editor.begin("go")
         await r.editor.wait_until(lambda: r.editor.lines("from_agent", "terminal/wait_for_exit"))
         session_id = r.editor.session_id

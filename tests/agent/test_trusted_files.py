@@ -20,7 +20,7 @@ from acp_agent.undo.folder_watch import Watch as Changes
 from tests.nightly import examples
 from tests.tables import packed
 
-from .kit import audit, bash, results, rig, rounds, went
+from .kit import audit, bash, put, results, rig, rounds, went
 from .test_safety import git, repository
 
 NOTHING = "[tools.sandbox]\nprotect = []\nprotect_existing = []\nreport = []\n"
@@ -145,8 +145,7 @@ async def test_a_command_cannot_change_those_that_are_there(tmp_path: Path, cont
         tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config, otherwise=allow_once
     ) as r:
         for name in EXISTING:
-            (r.project / name).parent.mkdir(exist_ok=True)
-            (r.project / name).write_text("mine\n")
+            put(r.project / name, "mine\n")
         await r.editor.prompt("go")
         intact = all((r.project / n).exists() and (r.project / n).read_text() == "mine\n" for n in EXISTING)
         assert intact is not controlled
@@ -267,8 +266,7 @@ def test_nothing_of_these_names_comes_into_being_unnoticed(tmp_path_factory, mad
 def test_what_takes_long_to_list_is_told_later_and_nothing_that_was_there_before(tmp_path: Path) -> None:
     """One folder at a time: the first command begins and ends before the others are listed."""
     for number in range(5):
-        (tmp_path / str(number) / "inner").mkdir(parents=True)
-        (old := tmp_path / str(number) / "inner" / ".npmrc").write_text("x")
+        old = put(tmp_path / str(number) / "inner" / ".npmrc", "x")
     while time.time_ns() < old.stat().st_ctime_ns + 2 * YOUNG:
         os.stat(old)
     watch = watch_of(tmp_path, how="late")
@@ -303,8 +301,7 @@ def test_some_count_in_the_home_folder_only(tmp_path: Path) -> None:
 
 def test_a_change_is_noticed_whatever_the_time_of_the_file_says(tmp_path: Path) -> None:
     inner = tmp_path / ".github/workflows/ci.yml"
-    inner.parent.mkdir(parents=True)
-    inner.write_text("a")
+    put(inner, "a")
     before = inner.stat()
     watch = watch_of(tmp_path)
     watch.began()

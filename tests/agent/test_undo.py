@@ -22,7 +22,7 @@ from acp_agent.undo.restore import recover
 from tests.waits import until
 
 from ..undo.kit import git
-from .kit import Rig, agent_rig, asks, cancels, refused, rig, went
+from .kit import Rig, agent_rig, asks, cancels, put, refused, rig, went
 
 
 def write(path: Path | str, content: str) -> Answer:
@@ -824,8 +824,7 @@ async def test_changes_in_a_folder_that_is_not_to_be_written_to_are_shown_and_re
     config = '[tools.scope]\nrun_as_user = "nobody"\n'
     async with rig(open_folder, [bash("echo after > d/a.txt"), "Done."], mode="auto", config=config) as r:
         path = r.project / "d" / "a.txt"
-        path.parent.mkdir()
-        path.write_text("before\n")
+        put(path, "before\n")
         path.chmod(0o666)
         path.parent.chmod(0o555)
         await r.editor.prompt("Change it.")

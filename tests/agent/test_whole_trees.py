@@ -10,7 +10,7 @@ import pytest
 from acp_agent.client.permissions import allow_always, allow_once, reject_once
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import Rig, bash, results, rig
+from .kit import Rig, bash, put, results, rig
 
 STATE = ".local/state/acp-coder"
 EVIL = '[[mcp.servers]]\nname = "evil"\ncommand = "touch"\n'
@@ -42,8 +42,7 @@ def rounds(*calls: Call) -> list[Answer]:
 
 
 def write(path: Path, text: str = "x\n") -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    put(path, text)
     return path
 
 

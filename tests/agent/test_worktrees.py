@@ -19,7 +19,7 @@ from acp_agent.schema.acp import NewSessionRequest
 from acp_agent.testing.fake_model import Answer, Call
 from tests.waits import until
 
-from .kit import Rig, agent_rig, asks, bash, environ_for, results, rig, rounds, went
+from .kit import Rig, agent_rig, asks, bash, environ_for, put, results, rig, rounds, went
 from .test_safety import git, repository
 from .test_undo import said, write
 
@@ -118,8 +118,7 @@ async def test_a_commit_in_a_worktree_is_merged_by_the_command_that_is_told(tmp_
         git(r.project, "commit", "-qm", "ignore")
         (r.project / ".env").write_text("of the user\n")
         (r.project / ".other").write_text("o\n")
-        (r.project / "cache/deep").mkdir(parents=True)
-        (r.project / "cache/deep/file").write_text("deep\n")
+        put(r.project / "cache/deep/file", "deep\n")
         before = status(r.project)
         tree = await opened(r)
         git(r.project, "pack-refs", "--all", "--prune")
@@ -138,8 +137,7 @@ async def test_a_commit_in_a_worktree_is_merged_by_the_command_that_is_told(tmp_
 async def test_a_worktree_in_which_nothing_was_changed_is_gone_with_its_session(tmp_path: Path) -> None:
     async with agent_rig(tmp_path, rounds(bash("cat file; echo x > .ignored"))) as r:
         prepared(r.project)
-        (r.project / ".git/info").mkdir(exist_ok=True)
-        (r.project / ".git/info/exclude").write_text(".ignored\n")
+        put(r.project / ".git/info/exclude", ".ignored\n")
         before = status(r.project)
         tree = await opened(r)
         await r.editor.prompt("go")
@@ -154,8 +152,7 @@ async def test_half_a_worktree_is_none(tmp_path: Path) -> None:
     prepared(project)
     (project / ".gitignore").write_text(".env\n")
     (project / "file").unlink()
-    (project / "file").mkdir()
-    (project / "file/.env").write_text("x\n")
+    put(project / "file/.env", "x\n")
     with pytest.raises(OSError, match="file"):  # Where the copy is to be, the last commit has a file.
         make(Folder(project), state(tmp_path), ["file/.env"])
     assert not all_of(state(tmp_path))
@@ -191,8 +188,7 @@ async def test_git_runs_nothing_that_the_repository_names(tmp_path: Path) -> Non
     for protected in (True, False):
         project = repository(tmp_path / f"project{protected}")
         for name in ("post-checkout", "reference-transaction", "post-index-change"):
-            (project / ".git/hooks").mkdir(exist_ok=True)
-            (project / ".git/hooks" / name).write_text(f"#!/bin/sh\n{evil}\n")
+            put(project / ".git/hooks" / name, f"#!/bin/sh\n{evil}\n")
             (project / ".git/hooks" / name).chmod(0o755)
         (project / ".gitattributes").write_text("* filter=evil\n")
         git(project, "-c", "core.hooksPath=/dev/null", "add", ".gitattributes")
@@ -334,8 +330,7 @@ OTHERS = "git init -q ../other; git -C ../other commit -q --allow-empty -m x"
 async def test_a_pointer_to_another_repository_gives_a_worktree_of_that_without_the_check(tmp_path, monkeypatch):
     """The control of what `test_what_can_have_no_worktree_is_said` refuses."""
     other = repository(tmp_path / "other")
-    (tmp_path / "project").mkdir()
-    (tmp_path / "project/.git").write_text(f"gitdir: {other}/.git\n")
+    put(tmp_path / "project/.git", f"gitdir: {other}/.git\n")
     monkeypatch.setattr(worktrees, "git_of", lambda top: other / ".git")
     hold = make(Folder(tmp_path / "project"), state(tmp_path))
     assert (Path(hold.worktree.path) / "file").read_text() == (other / "file").read_text()

@@ -13,6 +13,7 @@ import pytest
 from acp_agent.config.credentials import Key, credentials_file, find_key, forget_key, store_key
 from acp_agent.config.model import ProviderConfig
 from acp_agent.errors import ConfigError
+from tests.files import put
 
 PROVIDER = ProviderConfig()
 
@@ -93,8 +94,7 @@ def test_the_file_is_for_its_owner_only(environ: dict[str, str]) -> None:
 
 def test_an_open_file_is_closed_and_a_link_in_its_place_not_followed(environ: dict[str, str], tmp_path: Path) -> None:
     file = credentials_file(environ)
-    file.parent.mkdir(parents=True)
-    file.write_text('{"other": "kept"}')
+    put(file, '{"other": "kept"}')
     file.chmod(0o644)
     (leftover := file.with_name("credentials.json.new")).write_text("")
     leftover.chmod(0o666)
@@ -133,8 +133,7 @@ def test_forgetting_removes_the_key_from_every_place(with_ring: dict[str, str], 
 @pytest.mark.parametrize("text", ["", "nonsense", "[]", '{"default": 1}', '{"default": {"key": "x"}}'])
 def test_a_damaged_file_is_told_and_left_as_it_is(text: str, environ: dict[str, str]) -> None:
     file = credentials_file(environ)
-    file.parent.mkdir(parents=True)
-    file.write_text(text)
+    put(file, text)
     for act in (
         lambda: find_key("default", PROVIDER, environ), lambda: store_key("default", "x", environ),
         lambda: forget_key("default", environ),

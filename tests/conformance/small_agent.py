@@ -131,8 +131,7 @@ class Small:
                 self.fail(
                     message.get("id")
                     if isinstance(message, dict) and isinstance(message.get("id"), (str, int))
-                    else None,
-                    BAD, "no request",
+                    else None, BAD, "no request",
                 )  # fmt: skip
             return
         method, id_ = message.get("method"), message.get("id")

@@ -19,6 +19,7 @@ import pytest
 
 from acp_agent.testing.fake_model import Answer, Call, FakeModel
 from tests.documented import PAGES, ROOT, Block, blocks
+from tests.files import put
 from tests.forked import COMMAND, forked_command
 
 from .kit import environ
@@ -77,12 +78,6 @@ for last; do :; done
 cd "{root}" && exec "{python}" -m tests.conformance.small_client "{project}" "$last"
 """
 """In place of agents and clients of others."""
-
-
-def put(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return path
 
 
 def sample(page: str, beginning: str) -> str:

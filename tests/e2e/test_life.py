@@ -22,6 +22,7 @@ from acp_agent.schema.acp import AgentMessageChunk, McpServerStdio
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call
 from tests.executors.sandbox.kit import needs_sandbox
+from tests.files import put
 from tests.mcp.kit import HERE
 
 from .kit import COMMAND, alive, configured, environ, spawned
@@ -156,8 +157,7 @@ def test_the_configuration_counts_from_the_first_line_on(tmp_path):
 
 def test_what_the_shells_pythonpath_adds_stands_in_for_nothing_and_a_byte_order_mark_is_none(tmp_path):
     for name in ("json", "logging", "asyncio", "msgspec", "tomllib"):
-        (tmp_path / "lib" / name).mkdir(parents=True)
-        (tmp_path / "lib" / name / "__init__.py").write_text("raise SystemExit(9)\n")
+        put(tmp_path / "lib" / name / "__init__.py", "raise SystemExit(9)\n")
     more = configured(tmp_path, "\ufeff[agent]\nmode = 'ask'\n")
     done = run(tmp_path, INITIALIZE + LIST, PYTHONPATH=str(tmp_path / "lib"), **more)
     assert (done.returncode, done.stderr) == (0, b"") and all("result" in answer for answer in answers(done))
@@ -463,8 +463,7 @@ async def test_language_servers_end_with_the_agent_however_it_ends(tmp_path):
         return found
 
     hover = Answer(tool_calls=(Call("hover", {"path": "a.py", "symbol": "value"}),))
-    (tmp_path / "project").mkdir()
-    (tmp_path / "project" / "a.py").write_text("value = 1\n")
+    put(tmp_path / "project" / "a.py", "value = 1\n")
     config = configured(tmp_path, "[lsp]\nunconfined = true\nrequest_timeout = 30\n")
     more = {**config, "PATH": f"{Path(COMMAND).parent}:{os.environ['PATH']}"}
     for how in ("stdin", "kill"):

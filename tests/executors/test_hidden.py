@@ -9,6 +9,7 @@ import pytest
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Files, FindQuery, GrepQuery, PartQuery
 from tests.executors.kit import Stage, stage
+from tests.files import put
 
 
 def hides(path: Path) -> bool:
@@ -37,8 +38,7 @@ WORKS: dict[str, Callable[[Files, Path], Awaitable[object]]] = {
 @pytest.mark.parametrize("name", WORKS)
 async def test_what_is_hidden_is_refused(name: str, backend: str, tmp_path: Path) -> None:
     async with stage(backend, tmp_path, hides=hides) as on:
-        (folder := on.folder / "tree").mkdir()
-        (folder / "hidden").write_text("secret")
+        put((folder := on.folder / "tree") / "hidden", "secret")
         with pytest.raises(ExecutorError, match=r"hidden.*deny_read"):
             await WORKS[name](on.files, folder / "hidden")
         assert (folder / "hidden").read_text() == "secret"
@@ -54,16 +54,14 @@ async def test_the_editor_is_not_asked_and_a_folder_that_holds_it_can_be_deleted
                 await WORKS[work](on.files, on.folder / "hidden")
         if on.editor is not None:
             assert on.asked("fs/read_text_file") == on.asked("fs/write_text_file") == 0
-        (on.folder / "tree").mkdir()
-        (on.folder / "tree" / "hidden").write_text("secret")
+        put(on.folder / "tree" / "hidden", "secret")
         await on.files.remove(on.folder / "tree", max_entries=10)
         assert not (on.folder / "tree").exists()
 
 
 async def test_listings_and_searches_leave_it_out(backend: str, tmp_path: Path) -> None:
     async with stage(backend, tmp_path, hides=hides) as on:
-        (on.folder / "hidden").mkdir()
-        (on.folder / "hidden" / "f").write_text("words")
+        put(on.folder / "hidden" / "f", "words")
         (on.folder / "shown").write_text("words")
         assert (await on.files.list(on.folder)).entries == (("shown", "file"),)
         found = await on.files.find(FindQuery("*", on.folder, 10, 10.0))

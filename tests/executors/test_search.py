@@ -22,6 +22,7 @@ from acp_agent.executors.searching import listed_names
 from acp_agent.executors.users import find_user
 from acp_agent.own_programs import find_program
 from tests.executors.kit import until_dead, until_exists
+from tests.files import put
 
 RIPGREP = shutil.which("rg")
 Stub = Callable[[str], None]
@@ -44,8 +45,7 @@ def tree(tmp_path: Path) -> Path:
         path.write_bytes(text.encode())
     (root / "binary.bin").write_bytes(b"needle\0needle\n")
     (root / "latin.txt").write_bytes(b"needle \xff\n")
-    (outside := tmp_path / "outside").mkdir()
-    (outside / "secret.py").write_text("needle\n")
+    put((outside := tmp_path / "outside") / "secret.py", "needle\n")
     (root / "link").symlink_to(outside)
     (root / "link.py").symlink_to(outside / "secret.py")
     return root
@@ -58,8 +58,7 @@ LARGE = LARGE_LINES * 50
 @pytest.fixture
 def large(tmp_path: Path) -> Path:
     """A file beyond the limit for folders, with `needle` at its end."""
-    (folder := tmp_path / "large").mkdir()
-    (folder / "huge.log").write_text(f"{'x' * 49}\n" * LARGE_LINES + "needle\n")
+    put((folder := tmp_path / "large") / "huge.log", f"{'x' * 49}\n" * LARGE_LINES + "needle\n")
     return folder / "huge.log"
 
 
@@ -164,8 +163,7 @@ async def test_a_bad_pattern_or_glob_is_told_in_words(program: str, tree: Path) 
 
 
 async def test_a_very_deep_tree_is_searched_to_the_end(program: str, tree: Path) -> None:
-    (deep := tree / "src" / "/".join("d" * 300)).mkdir(parents=True)
-    (deep / "bottom.py").write_text("needle at the bottom\n")
+    put(tree / "src" / "/".join("d" * 300) / "bottom.py", "needle at the bottom\n")
     assert [match.text for match in (await grep("at the bottom", tree)).matches] == ["needle at the bottom"]
     assert len((await find("bottom.py", tree)).matches) == 1
 
@@ -221,8 +219,7 @@ async def test_paths_are_found_by_glob(program: str, pattern: str, expected: lis
 async def test_kinds_are_told_links_not_followed_and_excludes_of_git_count(program: str, tree: Path) -> None:
     kinds = {match.path.name: match.text for match in (await find("*", tree)).matches}
     assert kinds["deep"] == "dir" and kinds["a.py"] == "file" and "secret.py" not in kinds and ".git" not in kinds
-    (tree / ".git" / "info").mkdir()
-    (tree / ".git" / "info" / "exclude").write_text("a.py\n")
+    put(tree / ".git" / "info" / "exclude", "a.py\n")
     assert "a.py" not in names(await find("*.py", tree), tree)
 
 
@@ -268,8 +265,7 @@ async def searched(root: Path, program: str | None, glob: str, most: int, hides:
 async def test_what_may_not_be_read_is_counted_and_named(program_of: str | None) -> None:
     with open_place() as root:
         for folder in ("closed", "entered", "hidden", "open"):
-            (root / folder).mkdir()
-            (root / folder / "f").write_text("needle\n")
+            put(root / folder / "f", "needle\n")
         for name, mode in (("closed", 0), ("hidden", 0), ("entered", 0o744 if OTHER else 0o444), ("open/f", 0)):
             (root / name).chmod(mode)
         lines, paths = await searched(root, program_of, "f", 10, lambda path: path.name == "hidden")
@@ -364,8 +360,7 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stub:
     """Makes an `rg` of a bash script."""
 
     def make(script: str) -> None:
-        (place := tmp_path / "stub").mkdir()
-        (place / "rg").write_text(f"#!/bin/bash\n{script}\n")
+        put((place := tmp_path / "stub") / "rg", f"#!/bin/bash\n{script}\n")
         (place / "rg").chmod(0o755)
         monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
 

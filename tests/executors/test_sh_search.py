@@ -20,6 +20,7 @@ from acp_agent.executors.posix import sh_search
 from acp_agent.executors.searching.search_worker import CUT
 from tests.executors.kit import until_dead, until_exists
 from tests.executors.test_search import OTHER, names, open_place, tree
+from tests.files import put
 from tests.tables import table
 
 __all__ = ["tree"]
@@ -176,8 +177,7 @@ async def test_long_files_are_left_out_unless_they_are_named_and_long_lines_are_
     tree: Path, host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sh_search, "GREP", sh_search.GREP.replace(str(search.MAX_FILE_BYTES), "5000000"))
-    (big := tree / "big").mkdir()
-    (big / "zeros").write_text("needle\n")
+    put((big := tree / "big") / "zeros", "needle\n")
     os.truncate(big / "zeros", 20_000)
     (big / "long").write_text("x" * 5_000_000 + "\nneedle")
     assert (await grep("needle", big, host)).left_out == (big / "long",)
@@ -231,8 +231,7 @@ async def test_what_may_not_be_read_is_counted_and_named(kind: str) -> None:
         other, tree = host_in(place, kind), place / "tree"
         other.user = OTHER.uid if OTHER else None
         for name in ("a.py", "c.py", "deep/d.py", ".hidden/h.py"):
-            (tree / name).parent.mkdir(parents=True, exist_ok=True)
-            (tree / name).write_text("needle\n")
+            put(tree / name, "needle\n")
         for name in ("c.py", "deep", ".hidden"):
             (tree / name).chmod(0)
         hides = lambda path: path.name == ".hidden"  # noqa: E731

@@ -167,9 +167,7 @@ def test_fewer_constructors_take_callbacks() -> None:
 
 
 @pytest.mark.parametrize(("kinds", "most", "files"), [
-    ({ast.Attribute: "attr"}, 163, 40),
-    ({ast.arg: "arg", ast.keyword: "arg"}, 67, 39),
-    ({ast.Name: "id"}, 872, 119),
+    ({ast.Attribute: "attr"}, 163, 40), ({ast.arg: "arg", ast.keyword: "arg"}, 67, 39), ({ast.Name: "id"}, 872, 119),
 ], ids=["attributes", "arguments", "names"])  # fmt: skip
 def test_places_are_mentioned_less(kinds: dict[type[ast.AST], str], most: int, files: int) -> None:
     """The words `place`, `part_of`, `apart`, `here` outside of `executors`. Goal: attributes and arguments 10 in 3."""

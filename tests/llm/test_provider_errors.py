@@ -17,18 +17,15 @@ def said(message: str, **fields: Any) -> dict[str, Any]:
 
 KINDS: dict[str, list[tuple[int, Any]]] = {
     "auth": [
-        (401, openai("Incorrect API key provided: sk-…", "invalid_api_key")),
-        (403, said("You don't have access")),
+        (401, openai("Incorrect API key provided: sk-…", "invalid_api_key")), (403, said("You don't have access")),
         (401, ""),
     ],
     "rate_limit": [
-        (429, openai("Rate limit reached for gpt-4o", "rate_limit_exceeded", "requests")),
-        (429, "Too many requests"),
+        (429, openai("Rate limit reached for gpt-4o", "rate_limit_exceeded", "requests")), (429, "Too many requests"),
     ],
     "quota": [
         (429, openai("You exceeded your current quota, please check your plan", "insufficient_quota")),
-        (402, said("Insufficient credits", code=402)),
-        (402, ""),
+        (402, said("Insufficient credits", code=402)), (402, ""),
     ],
     # The conversation is too long, in every dialect.
     "context_too_long": [
@@ -47,8 +44,7 @@ KINDS: dict[str, list[tuple[int, Any]]] = {
         (
             400,
             said(
-                "Provider returned error",
-                code=400,
+                "Provider returned error", code=400,
                 metadata={"raw": "prompt is too long: 210000 tokens > 200000 maximum"},
             ),
         ),
@@ -56,20 +52,16 @@ KINDS: dict[str, list[tuple[int, Any]]] = {
     ],
     "refusal": [
         (400, openai("The response was filtered due to Azure OpenAI's content management policy")),
-        (400, openai("Filtered", "content_filter")),
-        (403, said("Your input was flagged", code=403)),
+        (400, openai("Filtered", "content_filter")), (403, said("Your input was flagged", code=403)),
     ],
     "not_found": [
         (404, openai("The model `gpt-9` does not exist", "model_not_found")),
-        (404, said('model "llama9" not found, try pulling it first')),
-        (404, "<html>404</html>"),
+        (404, said('model "llama9" not found, try pulling it first')), (404, "<html>404</html>"),
         (400, said("gpt-9 is not a valid model ID", code=400)),
     ],
     "server": [
-        (500, openai("The server had an error", None, "server_error")),
-        (502, "<html>Bad Gateway</html>"),
-        (529, said("Overloaded", type="overloaded_error")),
-        (408, ""),
+        (500, openai("The server had an error", None, "server_error")), (502, "<html>Bad Gateway</html>"),
+        (529, said("Overloaded", type="overloaded_error")), (408, ""),
     ],
     "loading": [(503, said("Loading model", code=503, type="unavailable_error"))],
     "bad_request": [
@@ -78,7 +70,7 @@ KINDS: dict[str, list[tuple[int, Any]]] = {
         (400, openai("This model does not support tools")),
         (422, {"detail": [{"loc": ["body", "tools"], "msg": "field required"}]}),
     ],
-}
+}  # fmt: skip
 
 
 @table(("kind", "status", "body"), [(kind, *row) for kind, rows in KINDS.items() for row in rows])

@@ -30,36 +30,26 @@ CALLS = {
     # Qwen2.5-Coder 1.5B, llama.cpp, asked to run a test.
     "fenced json, then an invented result": (
         'First run the test:\n\n```json\n{\n  "name": "bash",\n  "arguments": {\n    "command": "ls"\n  }\n}\n'
-        "```\n\nThe output is:\n```\nOK\n```\n",
-        "First run the test:\n\n",
-        [LS],
+        "```\n\nThe output is:\n```\nOK\n```\n", "First run the test:\n\n", [LS],
     ),
     "in place of a result": (
         'I used `bash`. The result is:\n\n```json\n{"name": "bash", "arguments": {"command": "ls"}}\n```\n',
-        "I used `bash`. The result is:\n\n",
-        [LS],
+        "I used `bash`. The result is:\n\n", [LS],
     ),
     "in the tag of results": (
-        '<tool_response>\n    {"name": "bash", "arguments": {"command": "ls"}}\n</tool_response>',
-        "",
-        [LS],
+        '<tool_response>\n    {"name": "bash", "arguments": {"command": "ls"}}\n</tool_response>', "", [LS],
     ),
     "bare": ('{"name": "bash", "arguments": {"command": "ls"}}', "", [LS]),
     "bare after text": (
-        'Let me look.\n{"name": "bash", "arguments": {"command": "ls"}}\nDone!',
-        "Let me look.\n",
-        [LS],
+        'Let me look.\n{"name": "bash", "arguments": {"command": "ls"}}\nDone!', "Let me look.\n", [LS],
     ),
     "parameters": ('{"name": "read", "parameters": {"path": "a"}}', "", [("read", {"path": "a"})]),
     "arguments as text": ('{"name": "bash", "arguments": "{\\"command\\": \\"ls\\"}"}', "", [LS]),
     "OpenAI's form": (
-        '{"id": "1", "type": "function", "function": {"name": "bash", "arguments": {"command": "ls"}}}',
-        "",
-        [LS],
+        '{"id": "1", "type": "function", "function": {"name": "bash", "arguments": {"command": "ls"}}}', "", [LS],
     ),
     "a list": (
-        '[{"name": "bash", "arguments": {"command": "ls"}}, {"name": "read", "arguments": {"path": "b"}}]',
-        "",
+        '[{"name": "bash", "arguments": {"command": "ls"}}, {"name": "read", "arguments": {"path": "b"}}]', "",
         [LS, ("read", {"path": "b"})],
     ),
     "a fence without a tag": ('```\n{"name": "bash", "arguments": {"command": "ls"}}\n```', "", [LS]),
@@ -67,22 +57,18 @@ CALLS = {
     "Hermes, never closed": ('<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}', "", [LS]),
     "Qwen3-Coder": (
         "<tool_call>\n<function=bash>\n<parameter=command>\nls\n</parameter>\n<parameter=timeout>\n5\n</parameter>\n"
-        "</function>\n</tool_call>",
-        "",
-        [("bash", {"command": "ls", "timeout": 5})],
+        "</function>\n</tool_call>", "", [("bash", {"command": "ls", "timeout": 5})],
     ),
     "function with JSON": ('<function=bash>{"command": "ls"}</function>', "", [LS]),
     "Mistral": ('[TOOL_CALLS][{"name": "bash", "arguments": {"command": "ls"}}]', "", [LS]),
-    "Mistral, newer": ('[TOOL_CALLS]bash[ARGS]{"command": "ls"}', "", [LS]),
-    "Python": ('bash(command="ls")', "", [LS]),
+    "Mistral, newer": ('[TOOL_CALLS]bash[ARGS]{"command": "ls"}', "", [LS]), "Python": ('bash(command="ls")', "", [LS]),
     "Python in Gemma's block": ('Sure.\n```tool_code\nbash(command="ls")\n```\nIt says: OK', "Sure.\n", [LS]),
     "Python with the one argument": ("read('a')\n", "", [("read", {"path": "a"})]),
     "line breaks within text": (
-        '{"name": "write", "arguments": {"path": "a", "content": "one\n```\ntwo }\n"}}',
-        "",
+        '{"name": "write", "arguments": {"path": "a", "content": "one\n```\ntwo }\n"}}', "",
         [("write", {"path": "a", "content": "one\n```\ntwo }\n"})],
     ),
-}
+}  # fmt: skip
 
 FRIENDS = {
     "an example": 'Called like this, for example:\n```json\n{"name": "bash", "arguments": {"command": "ls"}}\n```\n',

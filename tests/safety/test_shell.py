@@ -17,6 +17,7 @@ from acp_agent.safety.lines.line import BACKGROUND, HIDDEN, TOO_LONG
 from acp_agent.safety.lines.looks import HOSTILE_GIT
 from acp_agent.safety.lines.quoting import without_quoted_text
 from acp_agent.safety.lines.reach import CHANGES, EXPANDS, NOT_UNDERSTOOD, OUTSIDE, WRITES
+from tests.files import put
 from tests.nightly import examples
 from tests.tables import packed, table
 
@@ -27,8 +28,7 @@ EXACT = "this exact command in this project"
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with a link that leads out of it and files that look like options."""
     base = tmp_path_factory.mktemp("shell")
-    (base / "outside").mkdir()
-    (base / "outside" / "secret.txt").write_text("secret")
+    put(base / "outside" / "secret.txt", "secret")
     root = base / "project"
     (root / "src" / "deep").mkdir(parents=True)
     for name in ("README.md", "a.txt", "b.txt", "src/app.py", "src/deep/x.py"):
@@ -36,8 +36,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "out").symlink_to(base / "outside")
     (root / "secret-link").symlink_to(base / "outside" / "secret.txt")
     (root / "inner-link").symlink_to(root / "src")
-    (root / "trap").mkdir()
-    (root / "trap" / "-delete").write_text("")
+    put(root / "trap" / "-delete", "")
     (root / "trap" / "plain").write_text("")
     return root
 
@@ -344,8 +343,7 @@ def test_git_asks_inside_a_bare_repository_that_came_with_the_files(repository: 
 
 
 def test_git_asks_where_a_hook_runs_on_looking(repository: Path) -> None:
-    (hooks := repository / ".git" / "hooks").mkdir(exist_ok=True)
-    (hooks / "post-index-change").write_text("#!/bin/sh\n")
+    put(repository / ".git" / "hooks" / "post-index-change", "#!/bin/sh\n")
     assert judged(repository) == HOSTILE_GIT
 
 

@@ -19,7 +19,7 @@ from acp_agent.safety.folders.protect import PathRules
 from acp_agent.safety.folders.repository import Repository, repository_of
 from acp_agent.safety.lines.git_folder import repository_around
 from acp_agent.schema.acp import NewSessionRequest
-from tests.agent.kit import environ_for
+from tests.agent.kit import environ_for, put
 from tests.tables import packed
 
 ROOT = Path("/srv/app")
@@ -104,8 +104,7 @@ def test_a_worktree_gives_nothing_of_a_folder_that_is_more_than_a_repository_nor
         "project/.git": "gitdir: ../worktrees/w\n", "worktrees/w/gitdir": "../../project/.git\n",
         "worktrees/w/commondir": "../..\n", "worktrees/w/HEAD": "ref: refs/heads/x\n", "objects/x": "",
     }.items():  # fmt: skip
-        (archive / name).parent.mkdir(parents=True, exist_ok=True)
-        (archive / name).write_text(text)
+        put(archive / name, text)
     cases = (
         (project, Roots(project), "has more in it than a repository"),
         (main / ".git/inner", Roots(main / ".git/inner"), "has more in it than a repository"),

@@ -19,6 +19,7 @@ from acp_agent.schema.acp import Content, TextContent
 from acp_agent.tools.code import diagnostics_parsers as parsers
 from acp_agent.tools.code.diagnostics_checkers import PARSERS, CheckerName, checkers, choose
 from acp_agent.tools.kit.tool_context import Location, ToolResult
+from tests.files import put
 from tests.tables import table
 from tests.tools.kit import REGISTRY, Bench, bench
 
@@ -206,8 +207,7 @@ def place(folder: Path, *names: str) -> None:
 ])  # fmt: skip
 def test_auto_takes_what_the_project_uses(files: dict[str, str], lines: list[str], tmp_path: Path) -> None:
     for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
+        put(tmp_path / name, text)
     assert [check.line for check in choose("auto", None, Roots(tmp_path))] == lines
 
 
@@ -423,8 +423,7 @@ def python_project(folder: Path) -> None:
         assert (BIN / name).exists(), f"{name} belongs to the packages for development: pip install -e .[dev]"
         (folder / ".venv" / "bin" / name).symlink_to(BIN / name)
     (folder / "pyproject.toml").write_text("[tool.mypy]\nstrict = true\n[tool.ruff.lint]\nselect = ['F']\n")
-    (folder / "pkg").mkdir()
-    (folder / "pkg" / "a.py").write_text('import os\n\nx: int = "a"\n')
+    put(folder / "pkg" / "a.py", 'import os\n\nx: int = "a"\n')
 
 
 def test_every_checker_has_a_row_and_a_parser():

@@ -16,12 +16,12 @@ from acp_agent.tools.files.find_path import NOT_SEARCHED as NOT_FOUND
 from acp_agent.tools.files.grep import KEYS_NOT_SEARCHED, NOT_SEARCHED
 from acp_agent.tools.kit.tool_context import Location
 from tests.executors.kit import local_files
+from tests.files import put
 from tests.tools.kit import Bench, bench
 
 
 def fill(on: Bench) -> None:
-    (on.folder / "src").mkdir()
-    (on.folder / "src" / "a.py").write_text("import os\nNEEDLE\n")
+    put(on.folder / "src" / "a.py", "import os\nNEEDLE\n")
     (on.folder / "src" / "b.py").write_text("needle\n")
     (on.folder / "ignored.py").write_text("needle\n")
     (on.folder / ".gitignore").write_text("ignored.py\n")
@@ -140,8 +140,7 @@ async def test_how_it_was_searched_is_told_where_it_differs(tmp_path: Path) -> N
 
 
 async def test_what_lies_behind_links_is_not_found(on: Bench, tmp_path: Path) -> None:
-    (outside := tmp_path / "outside").mkdir()
-    (outside / "secret.py").write_text("needle\n")
+    put((outside := tmp_path / "outside") / "secret.py", "needle\n")
     (on.folder / "link").symlink_to(outside)
     (on.folder / "file-link.py").symlink_to(outside / "secret.py")
     assert "No line" in (await on.call("grep", pattern="needle")).text

@@ -22,6 +22,7 @@ from acp_agent.undo.file_changes import hunks
 from acp_agent.undo.folder_looks import Limits
 from acp_agent.undo.merge import merge
 from acp_agent.undo.restore import make
+from tests.files import put
 
 from .kit import Bench, as_a_user, git, small_bench
 
@@ -66,8 +67,7 @@ def test_what_gitignore_protected_stays_although_gitignore_is_taken_back(bench: 
 
 def test_the_users_repository_is_never_written_to(bench: Bench) -> None:
     """Nested repositories were renamed and left so; the index and HEAD moved."""
-    (bench.project / "vendor").mkdir()
-    (bench.project / "vendor" / "lib.c").write_text("int a;")
+    put(bench.project / "vendor" / "lib.c", "int a;")
     git(bench.project / "vendor", "init", "-q")
     git(bench.project / "vendor", "add", "-A")
     git(bench.project / "vendor", "commit", "-q", "-m", "first")
@@ -113,14 +113,12 @@ COMMIT = "git -c user.name=x -c user.email=x@example.com commit -qm first"
     ],
     ids=[
         # Without an identity the checkpoint was empty, and everything untracked was removed with a message of success.
-        "in a repository without an identity",
-        "files made since, which `checkout-index -a -f` left",
+        "in a repository without an identity", "files made since, which `checkout-index -a -f` left",
         "what commands did, where only the edits of tools were taken back",
-        "ignored and untracked files, which were lost",
-        "links, modes, folders and what is no file",
+        "ignored and untracked files, which were lost", "links, modes, folders and what is no file",
         "a folder that became a link",
     ],
-)
+)  # fmt: skip
 def test_all_is_as_it_was_before_the_command(bench: Bench, before: str, command: str) -> None:
     subprocess.run(["bash", "-ec", before], cwd=bench.project, check=True)
     state = bench.state()
@@ -131,10 +129,8 @@ def test_all_is_as_it_was_before_the_command(bench: Bench, before: str, command:
 
 
 def test_a_link_is_not_followed(bench: Bench, tmp_path: Path) -> None:
-    (outside := tmp_path / "outside").mkdir()
-    (outside / "file").write_text("outside")
-    (bench.project / "folder").mkdir()
-    (bench.project / "folder" / "file").write_text("before")
+    put((outside := tmp_path / "outside") / "file", "outside")
+    put(bench.project / "folder" / "file", "before")
     bench.by_command("echo after > folder/file")
     shutil.rmtree(bench.project / "folder")
     (bench.project / "folder").symlink_to(outside)
@@ -337,8 +333,7 @@ def test_a_folder_that_was_made_for_an_undo_that_failed_is_gone(bench: Bench, tm
 def test_in_a_folder_that_cannot_be_read_any_more_nothing_is_lost() -> None:
     def shut(folder: Path) -> None:
         bench = small_bench(folder)
-        (bench.project / "d").mkdir()
-        (bench.project / "d" / "f").write_text("before")
+        put(bench.project / "d" / "f", "before")
         (bench.project / "e").write_text("before")
         before = bench.state()
         bench.by_command("echo after > e; chmod 000 d")
@@ -379,8 +374,7 @@ def test_what_is_in_a_folder_that_became_unreadable_has_not_gone(bench: Bench, m
             return scan(path)
 
         monkeypatch.setattr("acp_agent.undo.folder_looks.os.scandir", refuses)
-    (bench.project / "d").mkdir()
-    (bench.project / "d" / "a").write_text("mine")
+    put(bench.project / "d" / "a", "mine")
     bench.by_command("chmod 000 d")
     (change,) = bench.log.changes(bench.operations())
     assert change.path == bench.project / "d"

@@ -10,6 +10,7 @@ from typing import Any
 
 from acp_agent.errors import ExecutorError
 from acp_agent.undo.recording_files import RecordingFiles
+from tests.files import put
 
 from .kit import Bench, State
 
@@ -42,8 +43,7 @@ class Run:
         try:
             match how[0]:
                 case "write":
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    path.write_text(self.content(who))
+                    put(path, self.content(who))
                 case "append":
                     with open(path, "a") as file:
                         file.write(self.content(who))
@@ -58,8 +58,7 @@ class Run:
                 case "move":
                     os.rename(path, self.bench.project / how[2])
                 case "tree":
-                    (path / "in" / "it").mkdir(parents=True)
-                    (path / "in" / "it" / "file").write_text(self.content(who))
+                    put(path / "in" / "it" / "file", self.content(who))
                 case "exchange":
                     other, third = self.bench.project / how[2], self.bench.project / f"third {self.count}"
                     path.rename(third)

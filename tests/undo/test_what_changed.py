@@ -15,6 +15,7 @@ from acp_agent.undo import folder_looks
 from acp_agent.undo.contents import Contents
 from acp_agent.undo.folder_looks import FolderLooks, Limits
 from acp_agent.undo.folder_watch import OVERFLOW, FolderWatch, Watch
+from tests.files import put
 from tests.nightly import examples
 
 from .kit import Bench, git, state_of
@@ -54,8 +55,7 @@ def test_nothing_is_missed_that_a_look_at_everything_finds(tmp_path: Path, how: 
         chance, run, owner = random.Random(seed), Run(folder := tmp_path / str(seed)), FolderWatch()
         project = run.bench.project
         for place in ("d/e/b", ".hidden/x", "ignored/x"):
-            (project / place).parent.mkdir(parents=True)
-            (project / place).write_text("x")
+            put(project / place, "x")
         (project / ".gitignore").write_text("ignored\n")
         if seed % 2:
             git(project, "init", "-q")
@@ -93,8 +93,7 @@ def test_nothing_is_missed_that_a_look_at_everything_finds(tmp_path: Path, how: 
 def test_after_a_command_only_the_folders_are_read_in_which_something_changed(tmp_path: Path, monkeypatch) -> None:
     bench = Bench(tmp_path)
     for number in range(200):
-        (bench.project / str(number)).mkdir()
-        (bench.project / str(number) / "file").write_text("x")
+        put(bench.project / str(number) / "file", "x")
     bench.looks.look(1.0)
     read, reads = list[str](), bench.looks._read
 
@@ -114,8 +113,7 @@ def test_tracked_files_are_covered_beyond_the_number_of_entries_and_others_withi
     for count, folders in ((200, range(10)), (80, ("wide",))):
         for number in range(count):
             path = bench.project / str(folders[number % len(folders)]) / f"{number}"
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(f"committed {number}\n")
+            put(path, f"committed {number}\n")
         if count == 200:
             commit_all(bench)
     (bench.project / "9" / "untracked").write_text("mine")
@@ -139,8 +137,7 @@ def test_a_command_may_begin_before_the_first_look_is_done_and_what_was_not_seen
 ) -> None:
     bench = Bench(tmp_path)
     for name in ("a/b", "c/d", "e/f", "old/deep"):
-        (bench.project / name).mkdir(parents=True)
-        (bench.project / name / "x").write_text("before")
+        put(bench.project / name / "x", "before")
     git(bench.project, "init", "-q")
     while os.stat(bench.project / "old/deep/x").st_ctime_ns >= time.time_ns() - 2 * YOUNG:
         pass

@@ -302,8 +302,7 @@ def begins(number: int, command: str, there: Path) -> dict[str, Any]:
 
 
 def test_many_begin_at_a_time_and_the_last_one_clears_up(serves: side.Side, there: Path) -> None:
-    (there / ".git").mkdir()
-    (there / ".git/HEAD").write_text("ref: refs/heads/main\n")
+    put(there / ".git/HEAD", "ref: refs/heads/main\n")
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: serves._start(begins(number, f"echo >made-{number}", there)), range(40)))
         ended = time.monotonic() + 60

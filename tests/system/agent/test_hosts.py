@@ -88,8 +88,7 @@ async def test_paths_are_judged_by_the_disk_over_there(tmp_path: Path, config: s
     ]  # fmt: skip
     hidden = '[tools.files]\ndeny_read = [".env"]\n'
     async with rig(tmp_path, script, config=config + hidden, mode="auto", permissions=[allow_once] * 3) as r:
-        (r.project / "way").mkdir()
-        (r.project / "way" / "secret").write_text("local")
+        put(r.project / "way" / "secret", "local")
         await r.editor.prompt("go")
         said = results(r)
         assert "outside this session's folders" in said[0] and "outside this session's folders" in said[3]
@@ -99,14 +98,12 @@ async def test_paths_are_judged_by_the_disk_over_there(tmp_path: Path, config: s
 
 
 async def test_instructions_and_skills_are_those_over_there(tmp_path: Path, config: str, there: Path) -> None:
-    (there / "sub").mkdir()
-    (there / "sub" / "AGENTS.md").write_text("Say tangerine in sub.")
+    put(there / "sub" / "AGENTS.md", "Say tangerine in sub.")
     (there / "sub" / "a.txt").write_text("one\n")
     (skill := there / ".agents" / "skills" / "fruit").mkdir(parents=True)
     (skill / "SKILL.md").write_text("---\nname: fruit\ndescription: about fruit\n---\nPeel the mango.\n")
     (skill / "more.txt").write_text("x")
-    (there / ".git").mkdir()
-    (there / ".git" / "HEAD").write_text("ref: refs/heads/orchard\n")
+    put(there / ".git" / "HEAD", "ref: refs/heads/orchard\n")
     script = [tool("read", path="sub/a.txt"), tool("skill", name="fruit"), Answer(text="ok")]
     async with went(tmp_path, script, config=config, files={"AGENTS.md": "Say nonsense."}) as r:
         first, results = json.dumps(r.request(1)["messages"]), json.dumps(r.messages(3))
@@ -241,8 +238,7 @@ async def test_the_event_loop_waits_for_no_host(tmp_path: Path, config: str, the
         return ask(self, *question)
 
     monkeypatch.setattr(FarDisk, "_asked", watched)
-    (there / "sub").mkdir()
-    (there / "sub" / "AGENTS.md").write_text("Be brief.")
+    put(there / "sub" / "AGENTS.md", "Be brief.")
     (there / "sub" / "a.txt").write_text("one\n")
     patch = "*** Begin Patch\n*** Update File: sub/a.txt\n@@\n-two\n+three\n*** End Patch"
     script = [

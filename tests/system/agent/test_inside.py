@@ -18,7 +18,7 @@ from acp_agent.config.sources import parse
 from acp_agent.errors import ConfigError, PeerError
 from acp_agent.testing.fake_model import Answer
 from tests import containers
-from tests.agent.kit import agent_rig, environ_for, rig, went
+from tests.agent.kit import agent_rig, environ_for, put, rig, went
 from tests.agent.test_background import model, result
 from tests.executors.kit import until_exists
 from tests.system.agent.kit import bash, doctor, tool, worked_there
@@ -90,8 +90,7 @@ async def test_commands_and_files_are_there_and_everybody_is_told_so(
 
 
 async def test_the_folder_can_be_named_on_the_command_line_or_by_paths(tmp_path: Path, name: str, there: Path) -> None:
-    (there / "sub").mkdir()
-    (there / "sub" / "a.txt").write_text("over there\n")
+    put(there / "sub" / "a.txt", "over there\n")
     mapped = f'[places.web]\ncontainer = "{name}"\npaths = {{ "{tmp_path}/project" = "/app" }}\n'
     for place, file in ((f"container:{name}:/app/sub", "a.txt"), ("container:web", "sub/a.txt")):
         script = [tool("read", path=file), Answer(text="ok")]

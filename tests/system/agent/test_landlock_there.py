@@ -82,8 +82,7 @@ async def test_landlock_that_fails_runs_nothing(
 
 async def test_what_is_hidden_stays_so_wherever_a_command_moves_it(tmp_path: Path, config: str, project: Path) -> None:
     """Also for the file tools, which know it by its name only."""
-    (project / "keys").mkdir()
-    (project / "keys" / "one").write_text("KEY=tangerine")
+    put(project / "keys" / "one", "KEY=tangerine")
     (project / "sub").mkdir()
     config = config.replace('[".env"]', '[".env", "keys/**"]')
     script = [

@@ -75,8 +75,7 @@ async def test_in_the_container_protected_files_are_read_only_and_hidden_ones_em
     (project / ".git" / "hooks").mkdir(parents=True)
     (project / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     (project / ".env").write_text("KEY=tangerine")
-    (project / "keys").mkdir()
-    (project / "keys" / "one").write_text("KEY=tangerine")
+    put(project / "keys" / "one", "KEY=tangerine")
     (project / "both.sh").write_text("cat .[e]nv key[s]/one; echo x >.git/hooks/post-commit || echo refused")
     hidden = '[tools.files]\ndeny_read = [".env", "keys/**"]\n'
     script = [bash("sh both.sh"), Answer(text="ok")]

@@ -14,6 +14,7 @@ from acp_agent.lazy import load
 from acp_agent.testing.fake_model import Answer, Call, FakeModel
 from tests import containers
 from tests.e2e.kit import COMMAND, environ
+from tests.files import put
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
@@ -33,12 +34,6 @@ async def run(argv: list[str], cwd: Path, env: dict[str, str]) -> str:
 async def prompt(home: Path, text: str, base_url: str, *options: str, **more: str) -> str:
     argv = [COMMAND, "prompt", "--yes", *options, text]
     return await run(argv, home / "project", {**environ(home, base_url), **more})
-
-
-def put(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
 
 
 def results(model: FakeModel) -> list[str]:

@@ -26,6 +26,7 @@ from acp_agent.executors.places.inside_container import Inside
 from acp_agent.executors.sandbox import visible_paths
 from tests import containers
 from tests.executors.kit import collect, run, until_dead, until_exists
+from tests.files import put
 
 DEAD = 4_194_305
 """A process number that Linux never gives."""
@@ -113,8 +114,7 @@ async def test_what_is_hidden_is_empty_there_and_what_is_protected_cannot_be_wri
     for file in (tmp_path / ".env", odd):
         file.write_text("KEY=1")
     (tmp_path / ".git" / "hooks").mkdir(parents=True)
-    (tmp_path / "keys").mkdir()
-    (tmp_path / "keys" / "one").write_text("KEY=2")
+    put(tmp_path / "keys" / "one", "KEY=2")
     (empty := tmp_path / "empty").mkdir()
     walls = Walls(
         (tmp_path / ".env", odd, tmp_path / "keys"), (tmp_path / ".git" / "hooks", tmp_path / "missing"), empty
@@ -526,8 +526,7 @@ esac
 
 def devcontainer(folder: Path, answer: str) -> dict[str, str]:
     """An environment in which that program is a stub."""
-    folder.mkdir(exist_ok=True)
-    (program := folder / "devcontainer").write_text(DEV.format(log=folder / "log", answer=answer))
+    program = put(folder / "devcontainer", DEV.format(log=folder / "log", answer=answer))
     program.chmod(0o755)
     return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
 
@@ -608,8 +607,7 @@ LIES = {
     "a wrong trailer": (
         "n=$(cat | grep -o 'E%s.036[0-9a-f]*' | tail -c 33); "
         "printf '\\036%sE0\\036%s/\\036%sx\\036%s' $n $n $n $n; printf '\\036%sB1\\n\\036%sEx9\\036%s' $n $n $n >&2; "
-        "head -c 20000000 /dev/zero >&2",
-        "",
+        "head -c 20000000 /dev/zero >&2", "",
     ),
 }  # fmt: skip
 

@@ -24,6 +24,7 @@ from acp_agent.executors.posix import sh_shell
 from acp_agent.executors.posix.sh_program import PREFIX, words
 from acp_agent.executors.posix.sh_side import ShSide
 from tests.executors.kit import run
+from tests.files import put
 from tests.system.executors.test_far import Remote, over
 from tests.waits import until
 
@@ -211,8 +212,7 @@ async def test_what_cannot_be_replaced_is_written_in_place_or_not_at_all(tmp_pat
 async def test_a_swapped_folder_leads_nowhere(tmp_path: Path) -> None:
     """While others swap it again and again."""
     outside, inside = tmp_path / "outside", tmp_path / "in"
-    (outside / "d").mkdir(parents=True)
-    (outside / "d" / "f").write_text("theirs")
+    put(outside / "d" / "f", "theirs")
     inside.mkdir()
     stop = threading.Event()
 
@@ -224,8 +224,7 @@ async def test_a_swapped_folder_leads_nowhere(tmp_path: Path) -> None:
             with suppress(OSError):
                 (inside / "d").unlink()
             with suppress(OSError):
-                (inside / "d").mkdir()
-                (inside / "d" / "f").write_text("ours")
+                put(inside / "d" / "f", "ours")
 
     thread = threading.Thread(target=swap)
     async with over(Local("dash")) as remote:
@@ -279,8 +278,7 @@ async def test_a_shell_that_is_not_told_the_key_runs_nothing(tmp_path: Path) -> 
 
 
 async def test_no_folder_is_left_and_only_our_own_dead_are_ended(tmp_path: Path) -> None:
-    (foreign := Path("/tmp") / f"{PREFIX}foreign{uuid.uuid4().hex}").mkdir()
-    (foreign / "owner").write_text("another-machine/pid:[1] 1 1\n")
+    put((foreign := Path("/tmp") / f"{PREFIX}foreign{uuid.uuid4().hex}") / "owner", "another-machine/pid:[1] 1 1\n")
     try:
         async with over(Local("dash")) as remote:
             await run(remote.commands, "true", tmp_path)
@@ -346,8 +344,7 @@ async def test_only_our_own_folders_are_taken_for_ours(tmp_path: Path) -> None:
     planted = Path("/tmp") / f"{PREFIX}+{uuid.uuid4().hex}"
     dead = Path("/tmp") / f"{PREFIX}{uuid.uuid4().hex}"
     try:
-        dead.mkdir()
-        (dead / "owner").write_text(f"{owner().split()[0]} 999999999 1\n")
+        put(dead / "owner", f"{owner().split()[0]} 999999999 1\n")
         (dead / "mark").write_text(uuid.uuid4().hex + "\n")
         planted.mkdir()
         for name in ("owner", "mark"):

@@ -76,12 +76,10 @@ ATTACKS = [
     Attack("a protected file that is not there is made", "echo {} >.mcp.json && echo HIT", BUBBLEWRAP),
     Attack(
         "a protected file that is not there is made in the place of the place holder",
-        "rmdir .mcp.json; mv .mcp.json m; chmod 755 .mcp.json; echo {} >.mcp.json && echo HIT",
-        BUBBLEWRAP,
+        "rmdir .mcp.json; mv .mcp.json m; chmod 755 .mcp.json; echo {} >.mcp.json && echo HIT", BUBBLEWRAP,
     ),
     Attack(
-        "a folder above a protected one is made",
-        "mkdir -p .config/fish && echo x >.config/fish/f && echo HIT",
+        "a folder above a protected one is made", "mkdir -p .config/fish && echo x >.config/fish/f && echo HIT",
         BUBBLEWRAP,
     ),
     # other processes
@@ -93,20 +91,15 @@ ATTACKS = [
     Attack("a socket in the session's folder is connected to", connect("os.environ['ROOT']+'/s'")),
     Attack("an abstract socket is connected to", connect("'\\0'+os.environ['ABSTRACT']")),
     Attack(
-        "an abstract socket is connected to where sockets are allowed",
-        connect("'\\0'+os.environ['ABSTRACT']"),
-        ("bubblewrap", "landlock"),
+        "an abstract socket is connected to where sockets are allowed", connect("'\\0'+os.environ['ABSTRACT']"),
+        ("bubblewrap", "landlock"), policy={"unix_sockets": True},
+    ),
+    Attack(
+        "a socket outside is connected to where sockets are allowed", connect("os.environ['OUT']+'/s'"), BUBBLEWRAP,
         policy={"unix_sockets": True},
     ),
     Attack(
-        "a socket outside is connected to where sockets are allowed",
-        connect("os.environ['OUT']+'/s'"),
-        BUBBLEWRAP,
-        policy={"unix_sockets": True},
-    ),
-    Attack(
-        "the machine itself is reached with the network off",
-        'exec 3<>"/dev/tcp/127.0.0.1/$PORT" && echo HIT',
+        "the machine itself is reached with the network off", 'exec 3<>"/dev/tcp/127.0.0.1/$PORT" && echo HIT',
         policy={"network": "none"},
     ),
     Attack(
@@ -116,8 +109,7 @@ ATTACKS = [
             "except OSError: pass\nprint('HIT' if n == 60 else n, flush=True)\n"
             "signal.signal(15, signal.SIG_IGN)\nos.killpg(0, 9)"
         ).replace("$PY -", "setsid -w $PY -"),
-        BUBBLEWRAP,
-        policy={"max_processes": 40},
+        BUBBLEWRAP, policy={"max_processes": 40},
     ),
     # the kernel
     Attack("a user namespace is made", "unshare -U true && echo HIT"),
@@ -128,8 +120,7 @@ ATTACKS = [
     Attack("clone3 is there", python("S(435,0,0)\nif ctypes.get_errno() != errno.ENOSYS: print('HIT')")),
     Attack("something is mounted", "unshare -m mount -t tmpfs none /mnt && echo HIT", users=ROOT),
     Attack("something is mounted by a user", "unshare -Urm mount -t tmpfs none /mnt && echo HIT"),
-    Attack("io_uring is set up", call(425, 425)),
-    Attack("keys are asked for", call(250, 219, "0,-3,0,0")),
+    Attack("io_uring is set up", call(425, 425)), Attack("keys are asked for", call(250, 219, "0,-3,0,0")),
     Attack("performance counters are opened", call(298, 241, "0,0,-1,-1,8")),
     Attack("a page fault handler is set up", call(323, 282, "0xffffffff")),
     Attack("a file is opened by its handle", call(304, 265, "-1,0,0"), users=ROOT),
@@ -161,16 +152,14 @@ ATTACKS = [
         "a setting of the kernel is opened for writing", ": >>/proc/sys/kernel/core_pattern && echo HIT", users=ROOT
     ),
     Attack(
-        "the kernel's emergency key is opened for writing",
-        ": >>/proc/sysrq-trigger && echo HIT",
-        users=ROOT,
+        "the kernel's emergency key is opened for writing", ": >>/proc/sysrq-trigger && echo HIT", users=ROOT,
         needs="/proc/sysrq-trigger",
     ),
     Attack("a device is made", "mknod d c 1 3 && echo HIT", users=ROOT),
     Attack("root keeps its powers", "grep -q 'CapEff:.*[1-9a-f]' /proc/self/status && echo HIT", users=ROOT),
     Attack("a program may still get powers by being started", "grep -q 'NoNewPrivs:.*0' /proc/self/status && echo HIT"),
     Attack("a file is given away", "touch f && chown 12345 f && echo HIT", users=ROOT),
-]
+]  # fmt: skip
 
 
 CASES = [
