@@ -67,8 +67,7 @@ async def test_a_recorded_prompt_is_played_in_another_folder_and_asks_again_with
     assert (done.stdout, done.returncode) == ("3 requests, all as recorded\n", 0), done.stderr
     assert (tmp_path / "second/n.txt").read_text() == "new\n"
     text = file.read_text()
-    assert TOKEN[:40] not in text
-    assert str(tmp_path / "first") not in text
+    assert TOKEN[:40] not in text and str(tmp_path / "first") not in text
     assert '"text":"I lo"' in text and '"text":"ok."' in text
 
 
@@ -181,8 +180,7 @@ async def test_a_secret_is_not_recorded_even_where_redaction_is_switched_off(tmp
     wire = ("--record-wire", str(tmp_path / "r.jsonl"))
     file = await recorded(tmp_path, *wire, script=script, prompt=f"{TOKEN[:40]} my-own-key-of-no-form", **settings)
     text = file.read_text()
-    assert TOKEN[:40] not in text
-    assert "my-own-key" not in text
+    assert TOKEN[:40] not in text and "my-own-key" not in text
     assert TOKEN[9:40] not in text
     assert (await replayed(tmp_path, file, "--check", "--yes", **settings)).stdout == "1 request, all as recorded\n"
 
@@ -227,8 +225,7 @@ async def test_a_report_is_a_folder_of_files_to_read_without_credentials(tmp_pat
     assert set(files) == {"recording.jsonl", "doctor.txt", "log.txt"} and "was refused" in files["log.txt"]
     assert "agent.instructions" in files["doctor.txt"] and "acp-coder" in files["doctor.txt"]
     for text in files.values():
-        assert TOKEN[:40] not in text
-        assert "my-own-key" not in text
+        assert TOKEN[:40] not in text and "my-own-key" not in text
     again = await anyio.to_thread.run_sync(lambda: run(tmp_path, "report", str(file), **settings))
     assert again.returncode == 2 and "exists already" in again.stderr
 

@@ -87,5 +87,4 @@ async def test_where_embeddings_fail_words_are_compared(goals: Goals) -> None:
     relevance.use(Embeds(fails=True))
     await goals.begin("The aim is line 200")
     short = await compression(goals, relevance).shortened("grep", TEXT, exit_code=0)
-    assert short is not None
-    assert short.words.startswith("[grep] compressed for the goal: 400 lines -> ")
+    assert short is not None and short.words.startswith("[grep] compressed for the goal: 400 lines -> ")

@@ -123,8 +123,7 @@ def test_a_log_that_a_crash_has_cut_is_mended_wherever_the_cut_is():
 
 def test_titles_are_first_words():
     assert title_of([TextContent(text="  Fix the parser \n and more")]) == "Fix the parser"
-    assert title_of([ResourceLink(name="a.py", uri="file:///a.py")]) == "a.py"
-    assert title_of([]) == "Untitled"
+    assert title_of([ResourceLink(name="a.py", uri="file:///a.py")]) == "a.py" and title_of([]) == "Untitled"
     long = title_of([TextContent(text="word " * 50)])
     assert len(long) <= 60
     assert long.endswith("word…")

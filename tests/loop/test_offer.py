@@ -358,8 +358,7 @@ NESTED = {
 
 
 def test_complexity_counts_required_depth_and_enumerations():
-    assert complexity({}) == 0.0
-    assert complexity(SIMPLE) == pytest.approx(0.4 / 3)
+    assert complexity({}) == 0.0 and complexity(SIMPLE) == pytest.approx(0.4 / 3)
     assert complexity(NESTED) == pytest.approx(1.0)
     assert complexity({"properties": {"x": {"enum": list("abc")}}}) == pytest.approx(0.175)
 
@@ -398,10 +397,8 @@ def test_groups_are_replaced_as_a_whole_and_taken_names_stay():
     tool = Dummy()
     assert registry.set_group("mcp", [(entry("a"), tool), (entry("bash"), tool)]) == ["bash"]
     assert registry.set_group("project", [(entry("a"), tool), (entry("b"), tool)]) == ["a"]
-    assert registry.find("a").name == "a"
-    assert registry.tool("b") is tool
-    assert registry.loaded("b") is tool
-    assert registry.set_group("mcp", [(entry("c"), tool)]) == []
+    assert registry.find("a").name == "a" and registry.tool("b") is tool
+    assert registry.loaded("b") is tool and registry.set_group("mcp", [(entry("c"), tool)]) == []
     assert registry.find("a") is None
     assert [item.name for item in registry.entries()][-2:] == ["c", "b"]
     assert registry.find("bash").core

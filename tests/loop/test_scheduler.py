@@ -75,8 +75,7 @@ async def test_what_is_due_runs_once_and_the_next_time_is_set(office):
     office.store.schedules.add("/p", "1h", "later", NOW + 500)
     office.store.schedules.add("/q", "1h", "of another project", NOW - 5)
     await until(office, office.scheduler(), office.scheduler())
-    assert office.ran == ["due"]
-    assert office.told == []
+    assert office.ran == ["due"] and office.told == []
     (_, due) = office.store.schedules.list("/p")
     assert (due.prompt, due.next_run, due.last_run, due.runs) == ("due", NOW + 3600, NOW, 1)
 
@@ -169,8 +168,7 @@ async def test_one_that_waits_behind_another_is_not_missed(office):
     office.during["long"] = 2 * PUNCTUAL
     office.awaited = 2
     await until(office, office.scheduler())
-    assert office.ran == ["long", "behind it"]
-    assert office.told == []
+    assert office.ran == ["long", "behind it"] and office.told == []
     assert [item.next_run for item in office.store.schedules.list("/p")] == [NOW + 3600, office.now + 3600]
 
 

@@ -106,8 +106,7 @@ def test_a_write_that_fails_is_told_once_and_refuses_tools_where_the_log_is_requ
     assert len(told) == 1 and str(path) in told[0]
     assert log.refuses is required
     (tmp_path / "file").unlink()
-    assert log.write("notice", reason="x")
-    assert not log.refuses
+    assert log.write("notice", reason="x") and not log.refuses
 
 
 def test_where_the_log_is_off_nothing_is_written() -> None:

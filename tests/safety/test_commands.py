@@ -204,8 +204,7 @@ def test_a_rule_that_does_not_spell_it_does_not(line: str, pattern: str, project
 def test_what_the_judgement_allows_needs_no_rule(project: Path) -> None:
     found = examined("ls | head", project)
     assert isinstance(found.verdict, Allow)
-    assert found.verdict.rule == "looks:ls; looks:head"
-    assert found.permitted_by(lambda text: None)
+    assert found.verdict.rule == "looks:ls; looks:head" and found.permitted_by(lambda text: None)
 
 
 def test_the_explanation_is_a_tree(project: Path) -> None:

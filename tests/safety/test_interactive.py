@@ -91,10 +91,8 @@ PASSING = [
 @table("command", REFUSED)
 def test_what_wants_a_terminal_is_refused_with_what_to_do(command: str) -> None:
     found = wants_terminal(command)
-    assert found is not None
-    assert found.why
-    assert not found.why.endswith(".")
-    assert found.instead.endswith((".", ":"))
+    assert found is not None and found.why
+    assert not found.why.endswith(".") and found.instead.endswith((".", ":"))
 
 
 @table("command", PASSING)
@@ -120,8 +118,7 @@ async def test_git_keeps_the_message_where_it_would_open_an_editor(tmp_path: Pat
 
 @pytest.mark.parametrize("command", ["tail -f log", "journalctl -f", "bash -c 'tail -f log'"])
 def test_what_never_ends_may_run_in_the_background(command: str) -> None:
-    assert wants_terminal(command) is not None
-    assert wants_terminal(command, background=True) is None
+    assert wants_terminal(command) is not None and wants_terminal(command, background=True) is None
 
 
 @pytest.mark.parametrize("command", ["vim", "python", "ssh host", "top"])

@@ -127,8 +127,7 @@ def test_any_text_is_a_target_or_a_tool_error(text: str, head: str) -> None:
     except ToolError as error:
         assert error.category in ("policy_blocked", "invalid_parameters")
     else:
-        assert target.scheme == "https"
-        assert target.url.isascii()
+        assert target.scheme == "https" and target.url.isascii()
         assert check_url(target.url, NOTHING_MORE) == target
 
 
@@ -160,8 +159,7 @@ BESIDE_ANOTHER_BLOCK = "3ffe:ffff:ffff:ffff:ffff:ffff:ffff:ffff"
 ])  # fmt: skip
 def test_a_block_ends_where_it_ends(first: str, last: str) -> None:
     low, high = ipaddress.ip_address(first), ipaddress.ip_address(last)
-    assert why_not_public(low) is not None
-    assert why_not_public(high) is not None
+    assert why_not_public(low) is not None and why_not_public(high) is not None
     around = [low - 1] if int(low) else []
     around += [high + 1] if int(high) < 2**32 - 1 or high.version == 6 else []
     for address in around:

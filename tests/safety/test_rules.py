@@ -149,8 +149,7 @@ SUDO = PolicyRule("deny", "bash", args_match="sudo")
 def test_a_relative_path_of_a_policy_is_below_the_sessions_folder(pattern: str, denied: str, not_denied: str) -> None:
     config = ToolsConfig(policy=PolicyConfig(rules=[PolicyRule("deny", paths=[pattern])]))
     rules = RuleList.compile(config, {}, Path("/home/u"), roots=ROOTS)
-    assert rules.trouble == ()
-    assert rules.applies("policy", subject("read", paths=[denied])) is not None
+    assert rules.trouble == () and rules.applies("policy", subject("read", paths=[denied])) is not None
     assert rules.applies("policy", subject("read", paths=[not_denied])) is None
 
 
@@ -219,8 +218,7 @@ def test_hidden_is_what_a_policy_always_denies_to_a_tool() -> None:
         PolicyRule("deny", "read", paths=["*/b"], args_match="x"), PolicyRule("deny", "write", paths=["*/c"]),
         PolicyRule("deny", "*", paths=["*/d"]),
     )  # fmt: skip
-    assert made.hidden_paths("read") == ["*/a", "*/d"]
-    assert made.denied_paths() == ["*/a", "*/b", "*/c", "*/d"]
+    assert made.hidden_paths("read") == ["*/a", "*/d"] and made.denied_paths() == ["*/a", "*/b", "*/c", "*/d"]
 
 
 # --- scoped ------------------------------------------------------------------------------------------------------
@@ -469,8 +467,7 @@ def test_a_tool_that_fails_most_of_the_time_is_blocked_until_it_is_unblocked() -
     detector.observed("fetch", failed=True)
     assert str(detector.blocks("fetch")) == "8 of the last 10 calls of `fetch` failed"
     assert len(seen) == 1
-    assert detector.blocks("read") is None
-    assert detector.unblock("fetch") and not detector.unblock("fetch")
+    assert detector.blocks("read") is None and detector.unblock("fetch") and not detector.unblock("fetch")
     assert detector.blocks("fetch") is None
     now = 0.0
     passing = AnomalyDetector(AnomalyConfig(window_size=2, block_seconds=60), clock=lambda: now)
@@ -478,8 +475,7 @@ def test_a_tool_that_fails_most_of_the_time_is_blocked_until_it_is_unblocked() -
     passing.observed("a", failed=True)
     assert passing.blocks("a") is not None
     now = 60.0
-    assert passing.blocks("a") is None
-    assert not passing.unblock("a")
+    assert passing.blocks("a") is None and not passing.unblock("a")
     told = AnomalyDetector(AnomalyConfig(window_size=2, auto_block=False), seen.append)
     told.observed("a", failed=True)
     told.observed("a", failed=True)
@@ -495,8 +491,7 @@ def test_a_rate_counts_the_last_hour_only() -> None:
     rate.count()
     assert rate.wait() == pytest.approx(HOUR - 10)
     now = HOUR + 1
-    assert rate.used == 1
-    assert rate.wait() == 0
+    assert rate.used == 1 and rate.wait() == 0
     unlimited = ActionRate(0, lambda: now)
     for _ in range(5):
         unlimited.count()
@@ -516,8 +511,6 @@ def test_what_is_blocked_is_one_list_and_can_be_lifted() -> None:
         Block("hour", "1 calls changed something within an hour; wait 60 min for the next"),
     ]  # fmt: skip
     denied = made.check(call, made.steps(call, ()))
-    assert denied is not None
-    assert denied.rule == "learned sequence"
+    assert denied is not None and denied.rule == "learned sequence"
     assert [made.lift(name) for name in ("fetch", "learned", "hour", "read")] == [True, True, True, False]
-    assert made.listed() == []
-    assert made.check(call, made.steps(call, ())) is None
+    assert made.listed() == [] and made.check(call, made.steps(call, ())) is None

@@ -411,8 +411,7 @@ def test_no_text_breaks_the_judgement(line: str, project: Path) -> None:
     verdict = judge(line, Roots(project), project)
     assert isinstance(verdict, Allow | Ask)
     if isinstance(verdict, Ask):
-        assert verdict.reason
-        assert verdict.scopes
+        assert verdict.reason and verdict.scopes
         assert all(scope.startswith("bash ") for scope in verdict.scopes)
 
 

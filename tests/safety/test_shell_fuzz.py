@@ -47,8 +47,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @given(line=LINES | CHARS)
 def test_no_text_breaks_the_examination(line: str, project: Path) -> None:
     found = examine(line, Roots(project), project)
-    assert found.lines()
-    assert found.understood == (not found.trouble)
+    assert found.lines() and found.understood == (not found.trouble)
     assert line in found.candidates or not line.strip()
 
 
@@ -58,8 +57,7 @@ def test_a_parse_error_is_never_allowed(line: str, project: Path) -> None:
     if read(line).root.has_error:
         found = examine(line, Roots(project), project)
         assert not isinstance(judge(line, Roots(project), project), Allow)
-        assert not found.understood
-        assert not found.permitted_by(lambda text: text)
+        assert not found.understood and not found.permitted_by(lambda text: text)
 
 
 @FUZZ
@@ -234,8 +232,7 @@ def test_characters_above_u_00ff_do_not_crash_the_parser() -> None:
 def test_words_keep_their_characters(word: str):
     line = read(f"grep {word} '{word}.txt'")
     [command] = line.root.children
-    assert line.gap == ""
-    assert line.simple(command).words == ("grep", word, f"{word}.txt")
+    assert line.gap == "" and line.simple(command).words == ("grep", word, f"{word}.txt")
 
 
 QUOTING = st.lists(

@@ -69,8 +69,7 @@ def found(folder: Path) -> Repository | None:
 def test_a_worktrees_repository_may_be_written_but_for_its_hooks_and_configuration(tmp_path: Path) -> None:
     main, tree = worktree(tmp_path)
     places = found(tree)
-    assert places is not None
-    assert places.writable == (main / ".git",)
+    assert places is not None and places.writable == (main / ".git",)
     assert set(places.protected) >= {main / ".git/hooks", main / ".git/config"}
 
 
@@ -84,8 +83,7 @@ def test_a_git_file_that_nothing_points_back_to_gives_nothing(tmp_path: Path) ->
     for named in ((tree / ".git").read_text(), *leads):
         (other / ".git").write_text(named)
         places = found(other)
-        assert places is not None
-        assert places.why
+        assert places is not None and places.why
         assert places.writable == places.readable == ()
     places = found(main)
     assert places is not None
@@ -178,8 +176,7 @@ def test_a_repository_above_that_is_not_the_users_own_gives_nothing(tmp_path: Pa
     assert around is not None and "outside of the folders" in around.why, "as a token of a server may open"
     (bare := tmp_path / "bare.git").mkdir()
     git(bare, "init", "-q", "--bare")
-    assert found(bare / "hooks") is None
-    assert found(root / ".git/hooks") is None
+    assert found(bare / "hooks") is None and found(root / ".git/hooks") is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")

@@ -56,8 +56,7 @@ async def test_output_goes_to_the_model_the_person_and_the_envelope(on: Bench) -
 ])  # fmt: skip
 async def test_the_exit_code_is_told_when_it_matters(on: Bench, command: str, text: str, exit_code: int | None) -> None:
     result = await on.call("bash", command=command)
-    assert result.text == text
-    assert result.raw_output["exit_code"] == exit_code
+    assert result.text == text and result.raw_output["exit_code"] == exit_code
     assert result.failed == (exit_code != 0)
 
 
@@ -65,8 +64,7 @@ async def test_a_timeout_keeps_the_output_and_says_what_to_do(on: Bench) -> None
     result = await on.call("bash", command="echo before; sleep 600", timeout=0.5)
     assert result.text.startswith("before\n[killed: the command ran longer than 0.5 s.")
     assert "Give a longer `timeout`" in result.text
-    assert result.raw_output["exit_code"] is None
-    assert result.failed
+    assert result.raw_output["exit_code"] is None and result.failed
 
 
 async def test_the_configured_timeouts_bound_what_is_asked(tmp_path: Path) -> None:
@@ -154,8 +152,7 @@ def test_background_and_wait_exclude_each_other_as_two_command_lines_do_and_thei
 async def test_a_background_command_is_handed_over_at_once(on: Bench, how: dict[str, Any]) -> None:
     result = await on.call("bash", command="sleep 600", timeout=5, **how)
     assert result.text == "[background] started run_id=run-1"
-    assert result.raw_output == {"run_id": "run-1", "background": True}
-    assert not result.failed
+    assert result.raw_output == {"run_id": "run-1", "background": True} and not result.failed
     ((command, timeout),) = on.the_call.background
     assert (command.script, command.keeps_state, timeout) == ("sleep 600", False, 5)
 
@@ -191,8 +188,7 @@ async def test_a_run_nobody_knows_is_told_in_words(on: Bench, name: str) -> None
 async def test_what_wants_a_terminal_is_refused_ahead_of_the_question(on: Bench) -> None:
     with pytest.raises(ToolError, match="needs a terminal") as error:
         await on.preview("bash", command="vim a.txt")
-    assert error.value.category == "permanent_failure"
-    assert error.value.suggestion
+    assert error.value.category == "permanent_failure" and error.value.suggestion
     with pytest.raises(ToolError, match="never ends"):
         await on.preview("bash", command="tail -f a.txt")
     await on.preview("bash", command="tail -f a.txt", background=True)

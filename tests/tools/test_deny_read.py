@@ -168,8 +168,7 @@ async def test_hidden_words_for_agents_and_skills_are_not_told(on: Bench) -> Non
     (skill / "a.pem").write_text(SECRET)
     roots = on.ctx.roots
     told = Instructions(roots, enabled=True, max_bytes=10_000)
-    assert told.text == ""
-    assert told.for_paths([on.folder / "sub" / "x"], set()) == ""
+    assert told.text == "" and told.for_paths([on.folder / "sub" / "x"], set()) == ""
     assert read_skills(roots) == {}
     (skill / "SKILL.md").unlink()
     (skill / "SKILL.md").write_text("How it is done.")

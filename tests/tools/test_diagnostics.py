@@ -350,8 +350,7 @@ async def test_a_missing_program_is_a_warning_and_no_error(on: Bench) -> None:
     result = await on.call("diagnostics", kind="pyright")
     words = "pyright was not run: `pyright` is not installed."
     assert result.text == words
-    assert result.raw_output == {"diagnostics": [], "warnings": [words], "truncated": 0}
-    assert not result.failed
+    assert result.raw_output == {"diagnostics": [], "warnings": [words], "truncated": 0} and not result.failed
     assert not result.keep, "it may be installed the next moment"
 
 
@@ -410,8 +409,7 @@ async def test_clippy_that_is_not_installed_is_a_warning(tmp_path: Path, monkeyp
     monkeypatch.setenv("PATH", f"{cargo.parent}:/usr/bin:/bin")
     async with bench(tmp_path) as on:
         result = await on.call("diagnostics", kind="clippy")
-        assert not result.failed
-        assert result.text == "clippy was not run: `cargo clippy` is not installed."
+        assert not result.failed and result.text == "clippy was not run: `cargo clippy` is not installed."
 
 
 # --- real programs --------------------------------------------------------------------------------------------

@@ -124,8 +124,7 @@ async def test_edit_replaces_the_only_place(on: Bench) -> None:
     result = await on.call("edit", path="f", old_string="b", new_string="B\nBB")
     assert path.read_text() == "a\nB\nBB\nc\n"
     assert result.text == "f was changed.\n     1\ta\n     2\tB\n     3\tBB\n     4\tc"
-    assert result.content == preview.content
-    assert result.locations == (Location(path, 2),)
+    assert result.content == preview.content and result.locations == (Location(path, 2),)
 
 
 async def test_edit_of_several_places_names_their_lines(on: Bench) -> None:

@@ -59,8 +59,7 @@ def test_parts_are_put_where_they_fit():
     assert of(TEXT, "@@ def b():\n+    # new") == TEXT.replace("def b():\n", "def b():\n    # new\n")
     assert of("a\nb\n", "+c") == "a\nb\nc\n", "lines alone come at the end"
     assert of("a\nb", "+c") == "a\nb\nc", "a file without a last line end keeps that"
-    assert of("", "+c") == "c\n"
-    assert of("x\ny\nx\n", "-x\n+z\n*** End of File") == "x\ny\nz\n"
+    assert of("", "+c") == "c\n" and of("x\ny\nx\n", "-x\n+z\n*** End of File") == "x\ny\nz\n"
     assert of("a\nb\n", "-a\n-b") == ""
 
 

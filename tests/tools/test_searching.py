@@ -79,8 +79,7 @@ async def test_find_path_in_what_is_no_folder_and_bounded(tmp_path: Path) -> Non
 async def test_grep_gives_places_for_the_model_and_the_editor(on: Bench) -> None:
     fill(on)
     result = await on.call("grep", pattern="needle")
-    assert result.text == "src/b.py:1:needle"
-    assert result.locations == (Location(on.folder / "src" / "b.py", 1),)
+    assert result.text == "src/b.py:1:needle" and result.locations == (Location(on.folder / "src" / "b.py", 1),)
     both = await on.call("grep", pattern="needle", case_sensitive=False)
     assert both.text == "src/a.py:2:NEEDLE\nsrc/b.py:1:needle"
     assert (await on.call("grep", pattern="needle", path="src/b.py")).text == "src/b.py:1:needle"

@@ -300,8 +300,7 @@ async def test_a_credential_is_not_hidden_by_colours(tmp_path: Path) -> None:
         lambda runs: tool("capture_pane", target=runs[0], include_escape_sequences=True), Answer(text="ok"),
     ]  # fmt: skip
     async with went(tmp_path, model(*script), config=TMUX, mode="auto", otherwise=allow_once) as r:
-        assert "without escape sequences" in results(r)[1]
-        assert key[20:] not in results(r)[1]
+        assert "without escape sequences" in results(r)[1] and key[20:] not in results(r)[1]
 
 
 async def test_without_tmux_its_options_are_refused(tmp_path: Path) -> None:

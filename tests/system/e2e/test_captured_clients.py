@@ -150,8 +150,7 @@ async def test_a_mention_reaches_the_model_and_the_status_tells_what_the_client_
         link = ResourceLink(name=path.name, uri=talk.client.mentions(path), mime_type="text/plain")
         await talk.editor.prompt([TextContent(text="look at this"), link])
         (message,) = [item for item in talk.model.requests[0].body["messages"] if item["role"] == "user"]
-        assert str(path) in str(message["content"])
-        assert "cannot be read" not in str(message["content"])
+        assert str(path) in str(message["content"]) and "cannot be read" not in str(message["content"])
         await talk.editor.prompt("/status")
         status = talk.editor.text()
         plan = rendering_plan(talk.said.client_capabilities, talk.said.client_info)
