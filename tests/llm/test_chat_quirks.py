@@ -143,13 +143,10 @@ def test_a_broken_surrogate_in_arguments_is_joined_or_replaced() -> None:
 # --- thoughts ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
-def test_thoughts_in_a_field_of_their_own(field: str) -> None:
-    assert fold(delta(**{field: "hm"}), delta(content="yes"))[:2] == [llm.ThoughtDelta("hm"), llm.TextDelta("yes")]
-
-
-def test_the_same_thought_in_two_fields_comes_once() -> None:
-    assert thoughts(fold(delta(reasoning="hm", reasoning_content="hm"))) == ["hm"]
+@pytest.mark.parametrize("fields", [("reasoning_content",), ("reasoning",), ("reasoning", "reasoning_content")])
+def test_thoughts_in_fields_of_their_own_come_once(fields: tuple[str, ...]) -> None:
+    events = fold(delta(**dict.fromkeys(fields, "hm")), delta(content="yes"))
+    assert events == [llm.ThoughtDelta("hm"), llm.TextDelta("yes"), llm.Finished("stop")]
 
 
 @table(("content", "thought", "text"), [
@@ -535,9 +532,7 @@ def test_thoughts_that_openrouter_signs_go_back_with_their_calls_in_whole() -> N
     assert sent["reasoning_details"] == [{**text, "text": "let me see", "signature": "sig"}, *sealed]
     (sent,) = body((message,), Dialect(origin="elsewhere.example"))["messages"]
     assert "reasoning_details" not in sent
-
-
-def test_thoughts_without_calls_are_not_kept() -> None:
+    # Without calls they are not kept.
     answer = ChatAnswer("openrouter.ai")
     said = delta(reasoning_details=[{"type": "reasoning.text", "text": "x"}], content="Hello")
     answer.feed(json.dumps(said).encode())

@@ -93,19 +93,15 @@ def test_without_a_terminal_and_without_yes_nothing_is_written(tmp_path):
     assert not where(tmp_path, "zed").exists() and "Nothing was written" in run(tmp_path, "zed", "--dry-run").stdout
 
 
-def test_a_malformed_configuration_is_left_alone(tmp_path):
-    path = written(tmp_path, "zed", "{ broken")
-    done = run(tmp_path, "zed", "--yes")
-    assert done.returncode == 2 and "fix it first" in done.stderr
-    assert path.read_text() == "{ broken"
-    assert "unreadable" in run(tmp_path).stdout
-
-
-def test_a_file_of_the_persons_own_is_not_overwritten(tmp_path):
-    path = written(tmp_path, "neovim", "-- mine\n")
-    done = run(tmp_path, "neovim", "--yes")
-    assert done.returncode == 2 and "not written by `acp-coder setup`" in done.stderr
-    assert path.read_text() == "-- mine\n"
+@pytest.mark.parametrize(("name", "text", "words"), [
+    ("zed", "{ broken", "fix it first"), ("neovim", "-- mine\n", "not written by `acp-coder setup`"),
+])  # fmt: skip
+def test_what_is_malformed_or_of_the_persons_own_is_left_alone(tmp_path, name, text, words):
+    path = written(tmp_path, name, text)
+    done = run(tmp_path, name, "--yes")
+    assert done.returncode == 2 and words in done.stderr
+    assert path.read_text() == text
+    assert name != "zed" or "unreadable" in run(tmp_path).stdout
 
 
 def test_a_configuration_that_is_a_link_stays_one(tmp_path):
