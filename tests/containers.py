@@ -20,7 +20,6 @@ ARGUMENTS = (*(("--runtime", "runc") if shutil.which("runc") or Path("/usr/sbin/
 
 PLAIN, WITH_BASH = "acp-coder-test:busybox", "acp-coder-test:bash"
 SECONDS = 60.0
-FOLDERS = ("tmp", "proc", "dev", "sys", "root")
 
 _shared: dict[Path, str] = {}
 
@@ -54,7 +53,7 @@ def _root(*, bash: bool) -> bytes:
     """The files of an image, the same each time."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
-        for name in ("bin", "etc", *FOLDERS):
+        for name in ("bin", "etc", "tmp", "proc", "dev", "sys", "root"):
             _add(tar, name, tarfile.DIRTYPE, mode=0o1777 if name == "tmp" else 0o755)
         _add(tar, "etc/passwd", data=b"root:x:0:0:root:/root:/bin/sh\n")
         busybox = Path(str(shutil.which("busybox"))).resolve()

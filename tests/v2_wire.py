@@ -15,14 +15,13 @@ import pytest
 
 from acp_agent.protocol.transports import Transport
 
-SCHEMA = Path(__file__).parents[1] / "schemas" / "acp-v2.schema.json"
 URI = "acp:v2"
 FINAL = ("completed", "failed", "cancelled")
 
 
 class Schema:
     def __init__(self) -> None:
-        document = json.loads(SCHEMA.read_text())
+        document = json.loads((Path(__file__).parents[1] / "schemas" / "acp-v2.schema.json").read_text())
         self._registry = jsonschema_rs.Registry([(URI, document)])
         self._made: dict[str, Any] = {}
         self.params: dict[str, str] = {}

@@ -37,14 +37,14 @@ from acp_agent.testing.fake_editor import FakeEditor, Turn
 from acp_agent.testing.fake_model import Answer, Call, FakeModel, Script
 from tests import v2_wire
 from tests.executors.sandbox.kit import needs_sandbox
-from tests.files import put
+from tests.files import put, puts
 from tests.postgres_server import PostgresServer
 from tests.v2_wire import V2Wire
 from tests.websockets_client import connected
 
 __all__ = [
     "Answer", "Call", "Rig", "agent_rig", "another", "asks", "audit", "bash", "cancels", "confined", "connect", "put",
-    "refused", "reloads", "results", "rig", "rounds", "trust", "went",
+    "puts", "refused", "reloads", "results", "rig", "rounds", "trust", "went",
 ]  # fmt: skip
 
 BASH = "bash"

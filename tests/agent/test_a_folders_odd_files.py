@@ -21,10 +21,6 @@ FILES = {
 DEEP = "[" * 20_000
 
 
-def a_folder(file: Path) -> None:
-    put(file / "in it", "x")
-
-
 def out_of_reach(file: Path) -> None:
     file.write_text("x")
     file.chmod(0)
@@ -37,7 +33,8 @@ WAYS = {
     "only brackets": lambda file: file.write_text(DEEP), "braces": lambda file: file.write_text('{"a":' * 20_000),
     "zeros": lambda file: file.write_bytes(b"\0" * 1000),
     "no UTF-8": lambda file: file.write_bytes(b"\xff\xfe\x80" * 1000), "a pipe": lambda file: os.mkfifo(file),
-    "a folder": a_folder, "a loop": lambda file: file.symlink_to(file.name), "no permission": out_of_reach,
+    "a folder": lambda file: put(file / "in it", "x"), "a loop": lambda file: file.symlink_to(file.name),
+    "no permission": out_of_reach,
 }  # fmt: skip
 
 

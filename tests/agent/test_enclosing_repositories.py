@@ -18,9 +18,9 @@ from acp_agent.executors.sandbox import bubblewrap, probe, visible_paths
 from acp_agent.executors.sandbox.base import SandboxPolicy
 from acp_agent.loop.shell.command_policy import CommandPolicy
 from acp_agent.safety.folders import repository as judged
+from tests.repositories import committed, git, repository
 
-from .kit import Rig, confined, put, results
-from .test_safety import git, repository
+from .kit import Rig, confined, put, puts, results
 
 SECRET = "tangerine"
 NOBODY = 61_234
@@ -49,8 +49,7 @@ def monorepo(tmp_path: Path, **files: str) -> tuple[Path, Path]:
     root = repository(tmp_path / "project")
     for name, text in {"pkgs__sub__a": "a\n", "other__b": "b\n", **files}.items():
         put(root / name.replace("__", "/"), text)
-    git(root, "add", "-A")
-    git(root, "commit", "-qm", "two")
+    committed(root, "-A", message="two")
     git(root, "config", "user.name", "a")
     git(root, "config", "user.email", "a@b")
     return root, root / "pkgs/sub"
@@ -89,8 +88,7 @@ async def test_what_git_cannot_write_around_the_folder_is_told_once(tmp_path: Pa
     git(root, "switch", "-qc", "new")
     for name in ("other/b", "other/n", "pkgs/sub/a"):
         put(root / name, "new\n")
-    git(root, "add", "-A")
-    git(root, "commit", "-qm", "new")
+    committed(root, "-A", message="new")
     git(root, "switch", "-q", "master")
     async with session(sub, "echo x > x; git add x", "git switch -q new", "echo y > x; git add x") as r:
         before, switched, after = results(r)
@@ -135,8 +133,7 @@ def open_plan(*given: Any, **more: Any) -> visible_paths.View:
 @pytest.mark.usefixtures("only")
 async def test_what_is_hidden_is_neither_read_nor_recorded_as_deleted(tmp_path, kind, hidden: str, monkeypatch) -> None:
     root, sub = monorepo(tmp_path, closed__x=SECRET, plain=SECRET)
-    put(root / "other/.env", f"KEY={SECRET}\n")
-    put(root / "note", "not added yet\n")
+    puts(root, {"other/.env": f"KEY={SECRET}\n", "note": "not added yet\n"})
     hidden, control = hidden.replace("control", "closed"), hidden == "control"
     if control:
         monkeypatch.setattr(bubblewrap, "plan", open_plan)
@@ -366,8 +363,7 @@ async def test_a_git_file_that_leads_to_another_repository_gives_nothing_of_it(t
     project = tmp_path / "project"
     for control in (False, True):
         shutil.rmtree(project, ignore_errors=True)
-        put(project / "file", "x\n")
-        put(project / ".git", f"gitdir: {tmp_path}/kept.git\n")
+        puts(project, {"file": "x\n", ".git": f"gitdir: {tmp_path}/kept.git\n"})
         with pytest.MonkeyPatch.context() as patch:
             if control:
                 patch.setattr(judged, "_has_seen", lambda *_: True)

@@ -14,11 +14,10 @@ from tests.tools.test_contract import SOME
 from .kit import asks, cancels, rig, rounds, went
 
 NAMES = [entry.name for entry in REGISTRY.entries()]
-NO_FORM = {"ask_user": {"question": "Which?", "choices": ["a", "b"]}}
 
 
 def arguments(name: str) -> dict:
-    return NO_FORM.get(name, SOME[name])
+    return {"ask_user": {"question": "Which?", "choices": ["a", "b"]}}.get(name, SOME[name])
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -15,7 +15,6 @@ from .kit import Rig, another, asks, environ_for
 OVERLOADED = Failure(529, {"error": {"message": "Overloaded", "type": "overloaded_error"}})
 EMPTY = Failure(429, {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}})
 LIMITED = Failure(429, {"error": {"message": "Rate limit reached", "code": "rate_limit_exceeded"}})
-DOWN = Failure(503, "")
 BAD_KEY = Failure(401, {"error": {"message": "Incorrect API key provided", "code": "invalid_api_key"}})
 BAD_REQUEST = Failure(400, {"error": {"message": "temperature is wrong", "type": "invalid_request_error"}})
 UNKNOWN = Failure(404, {"error": {"message": "The model `a` does not exist", "code": "model_not_found"}})
@@ -69,7 +68,7 @@ async def test_the_fallback_goes_on_with_the_same_turn_and_the_user_is_told(tmp_
         assert "`first/a` (in use)" in await r.says("/model"), "the choice of the user stays"
 
 
-@pytest.mark.parametrize("failure", [EMPTY, LIMITED, DOWN, "refused connection"])
+@pytest.mark.parametrize("failure", [EMPTY, LIMITED, Failure(503, ""), "refused connection"])
 async def test_quota_rate_limit_outage_and_a_server_that_is_away_lead_to_the_fallback(tmp_path, failure):
     gone = failure == "refused connection"
     async with two(tmp_path, [] if gone else [failure], ["done"]) as r:

@@ -15,10 +15,10 @@ from acp_agent.executors.sandbox.holders import MODE
 from acp_agent.loop.shell import confinement, git_copies
 from acp_agent.loop.shell.git_copies import GitCopies
 from tests.nightly import examples
+from tests.repositories import git, repository
 from tests.waits import until
 
 from .kit import audit, bash, confined, put, results, rig, rounds, went
-from .test_safety import git, repository
 
 QUIET = "export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=protocol.file.allow GIT_CONFIG_VALUE_0=always; set -e\n"
 

@@ -11,9 +11,9 @@ from acp_agent.disk import HERE
 from acp_agent.loop.prompts import facts
 from acp_agent.safety.folders.repository import Repository
 from acp_agent.undo import git_blobs, git_index, kept_copies
+from tests.repositories import git
 
-from ..undo.kit import git
-from .kit import bash, put, rounds, went
+from .kit import bash, put, puts, rounds, went
 
 TRUE, EVIL = "what is in the file\n", "what never was it!!\n"
 SECRET = "a key of the user\n\n\n"
@@ -127,8 +127,7 @@ def test_worktrees_and_submodules_are_found_where_their_repository_names_them(tm
     put(main / "sub/.git", "gitdir: ../.git/modules/sub\n")
     assert git_index.git_of(tmp_path / "tree") == main / ".git/worktrees/tree"
     assert git_index.git_of(main / "sub") == main / ".git/modules/sub"
-    put(tmp_path / "thief/.git", f"gitdir: {main}/.git/worktrees/tree\n")
-    put(tmp_path / "thief2/.git", f"gitdir: {main}/.git\n")
+    puts(tmp_path, {"thief/.git": f"gitdir: {main}/.git/worktrees/tree\n", "thief2/.git": f"gitdir: {main}/.git\n"})
     assert git_index.git_of(tmp_path / "thief") is git_index.git_of(tmp_path / "thief2") is None
 
 

@@ -19,7 +19,6 @@ from tests.agent.test_mcp import server
 
 KEY = "sk-" + "proj-" + "A1b2C3d4" * 6
 PASSWORD = "corr3ct-" + "h0rse"
-SCHEMAS = Path(__file__).parents[2] / "schemas"
 
 
 def model(*steps):
@@ -445,7 +444,7 @@ async def test_the_model_reads_envelopes_where_it_is_configured_so(tmp_path):
     async with went(tmp_path, script, mode="auto", config='[tools]\nobservation = "envelope"\n', files=files) as r:
         messages = [message for message in r.messages(4) if message["role"] == "tool"]
         seen = [json.loads(message["content"]) for message in messages]
-        schema = json.loads((SCHEMAS / "tool-observation.schema.json").read_text())
+        schema = json.loads((Path(__file__).parents[2] / "schemas/tool-observation.schema.json").read_text())
         for observation in seen:
             jsonschema_rs.validate(schema, observation)
         first, big, denied, unknown, slow = seen

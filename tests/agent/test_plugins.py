@@ -23,8 +23,8 @@ from acp_agent.plugins.manifest import Plugin, read_plugin
 from acp_agent.plugins.plugin_sources import fetch
 from acp_agent.plugins.shown import described, difference
 from acp_agent.testing.fake_model import Call
+from tests.repositories import git
 
-from ..undo.kit import git
 from .kit import bash, results, rounds, went
 
 SCHEMAS = "https://agent-plugins.org/schemas/1.0.0/"

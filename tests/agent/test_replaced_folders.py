@@ -21,7 +21,7 @@ from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import NewSessionRequest
 from acp_agent.store.base import SessionRecord
 from tests.agent.kit import bash, environ_for, put, results, rig, rounds, trust, went
-from tests.agent.test_safety import git, repository
+from tests.repositories import committed, git, repository
 
 SECRET = "tangerine"
 
@@ -177,8 +177,7 @@ def test_a_server_is_started_in_the_folder_that_was_opened_or_not_at_all(tmp_pat
 def test_a_worktree_is_of_the_folder_that_was_opened(tmp_path: Path, outside: Path, swap: Swap) -> None:
     project = repository(tmp_path / "project")
     git(outside, "init", "-q")
-    git(outside, "add", "secret")
-    git(outside, "commit", "-qm", "x")
+    committed(outside, "secret")
     folder, state = Folder(project), tmp_path / "home/state"
     assert make(folder, state).end() == ""
     swap(project, outside)

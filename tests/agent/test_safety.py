@@ -16,6 +16,7 @@ from acp_agent.loop.shell import confinement, free_disk
 from acp_agent.safety.lines import line
 from acp_agent.testing.fake_model import Answer, Call
 from tests.forked import COMMAND
+from tests.repositories import git, repository
 from tests.waits import until
 
 from .kit import asks, audit, bash, confined, put, results, rig, rounds, went
@@ -584,24 +585,6 @@ async def test_a_folders_configuration_hooks_and_servers_take_effect_once_it_is_
 
 
 # --- what else leads git astray ----------------------------------------------------------------------------------
-
-
-def git(folder: Path, *arguments: str) -> str:
-    environ = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
-    named: list[str | Path] = [
-        "git", "-C", folder, "-c", "protocol.file.allow=always", "-c", "user.name=a", "-c", "user.email=a@b",
-    ]  # fmt: skip
-    done = subprocess.run([*named, *arguments], capture_output=True, text=True, env=environ, timeout=30, check=False)
-    return done.stdout
-
-
-def repository(folder: Path, message: str = "x") -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    git(folder, "init", "-q")
-    (folder / "file").write_text("x\n")
-    git(folder, "add", "file")
-    git(folder, "commit", "-q", "-m", message)
-    return folder
 
 
 PLANT = """

@@ -388,7 +388,8 @@ async def test_plans_are_documents_where_the_client_takes_them(tmp_path):
         session_id = r.editor.session_id
         (review,) = r.editor.permission_requests
         assert [item.content.text for item in review.tool_call.content] == [PLAN]
-        asked = next(n for n, line in enumerate(r.editor.transcript) if _method(line) == "session/request_permission")
+        methods = [line.message.get("method") for line in r.editor.transcript]
+        asked = methods.index("session/request_permission")
         before = json.dumps([line.message for line in r.editor.transcript[:asked]])
         assert json.dumps(PLAN) in before and '"planId": "proposal"' in before
         seen = [*r.editor.updates[session_id]]
@@ -397,10 +398,6 @@ async def test_plans_are_documents_where_the_client_takes_them(tmp_path):
         assert [each.plan.plan_id for each in plans if isinstance(each, PlanUpdate)] == ["steps", "proposal", "steps"]
         assert plans[-1].plan.entries[0].content == "do it"
         assert not [each for each in plans if isinstance(each, OldPlan)]
-
-
-def _method(line: Any) -> str:
-    return str(line.message.get("method"))
 
 
 async def test_a_plan_that_is_not_approved_ends_the_turn_and_the_next_prompt_says_why(tmp_path):

@@ -18,10 +18,10 @@ from acp_agent.safety.lines.examine import examine
 from acp_agent.testing.fake_model import Call
 from acp_agent.undo.folder_watch import Watch as Changes
 from tests.nightly import examples
+from tests.repositories import git, repository
 from tests.tables import packed
 
-from .kit import audit, bash, put, results, rig, rounds, went
-from .test_safety import git, repository
+from .kit import audit, bash, put, puts, results, rig, rounds, went
 
 NOTHING = "[tools.sandbox]\nprotect = []\nprotect_existing = []\nreport = []\n"
 TOLD = "Other programs load by themselves"
@@ -48,8 +48,7 @@ def prepare(project: Path) -> None:
     (project / "sub").mkdir()
     (project / ".cargo").mkdir()
     (project / "link").symlink_to(".cargo")
-    (project / ".gitattributes").write_text("a\n")
-    (project / "plain").write_text("x\n")
+    puts(project, {".gitattributes": "a\n", "plain": "x\n"})
 
 
 @pytest.mark.parametrize("mode", ["code", "auto"])

@@ -17,7 +17,7 @@ from acp_agent.loop.toolbox.trusted_programs import TrustedPrograms
 from acp_agent.plugins.installed import Shelf
 from tests.mcp.kit import HERE
 
-from .kit import bash, put, results, rig, rounds, trust, went
+from .kit import bash, put, puts, results, rig, rounds, trust, went
 from .test_plugins import claude, environ, plugin
 
 HOOKS = ".claude/hooks"
@@ -246,13 +246,11 @@ async def test_a_plugin_that_is_changed_within_a_session_is_not_run(tmp_path, ca
 async def test_the_question_names_what_is_covered_and_what_is_not(tmp_path):
     def files(project: Path) -> None:
         put(project / HOOKS / "check", "true\n")
-        put(project / "data.db", "x")
-        put(project / "tool", "\x7fELF\0")
+        puts(project, {"data.db": "x", "tool": "\x7fELF\0"})
         link(project, "python", sys.executable)
         link(project, f"{HOOKS}/folder", "../..")
         command = f"./python lib/run.py --db data.db && ./tool && sh {HOOKS}/check"
-        put(project / "lib/run.py", "pass\n")
-        put(project / ".claude/settings.json", settings(command))
+        puts(project, {"lib/run.py": "pass\n", ".claude/settings.json": settings(command)})
 
     async with went(tmp_path, before=files, prompt="/trust") as r:
         listed = [line[2:] for line in r.editor.text().splitlines() if line.startswith("- ")]

@@ -19,9 +19,9 @@ from acp_agent.testing.fake_model import Answer, Call
 from acp_agent.undo.contents import Contents
 from acp_agent.undo.operation_log import Log
 from acp_agent.undo.restore import recover
+from tests.repositories import git
 from tests.waits import until
 
-from ..undo.kit import git
 from .kit import Rig, agent_rig, asks, cancels, put, refused, rig, went
 
 

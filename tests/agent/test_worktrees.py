@@ -17,10 +17,10 @@ from acp_agent.loop.shell.worktrees import all_of, is_changed, make, sweep
 from acp_agent.opening import Opening
 from acp_agent.schema.acp import NewSessionRequest
 from acp_agent.testing.fake_model import Answer, Call
+from tests.repositories import committed, git, repository
 from tests.waits import until
 
-from .kit import Rig, agent_rig, asks, bash, environ_for, put, results, rig, rounds, went
-from .test_safety import git, repository
+from .kit import Rig, agent_rig, asks, bash, environ_for, put, puts, results, rig, rounds, went
 from .test_undo import said, write
 
 
@@ -114,11 +114,8 @@ async def test_a_commit_in_a_worktree_is_merged_by_the_command_that_is_told(tmp_
     async with agent_rig(tmp_path, script, sandbox=True, terminal=False, config=config) as r:
         prepared(r.project)
         (r.project / ".gitignore").write_text(".env\ncache\n.other\n")
-        git(r.project, "add", ".gitignore")
-        git(r.project, "commit", "-qm", "ignore")
-        (r.project / ".env").write_text("of the user\n")
-        (r.project / ".other").write_text("o\n")
-        put(r.project / "cache/deep/file", "deep\n")
+        committed(r.project, ".gitignore", message="ignore")
+        puts(r.project, {".env": "of the user\n", ".other": "o\n", "cache/deep/file": "deep\n"})
         before = status(r.project)
         tree = await opened(r)
         git(r.project, "pack-refs", "--all", "--prune")
@@ -208,8 +205,7 @@ async def test_no_filter_runs_whatever_its_name(tmp_path: Path, names: tuple[str
     for protected in (True, False):
         project = repository(tmp_path / f"project{protected}")
         (project / ".gitattributes").write_text(f"* filter={names[0]}\n")
-        git(project, "add", ".gitattributes")
-        git(project, "commit", "-qm", "attributes")
+        committed(project, ".gitattributes", message="attributes")
         keys = [
             f'[filter "{name}"]\n\tsmudge = touch {tmp_path}/ran\n\tclean = touch {tmp_path}/ran\n' for name in names
         ]
@@ -227,8 +223,7 @@ async def test_no_filter_runs_whatever_its_name(tmp_path: Path, names: tuple[str
 async def test_what_a_worktrees_own_configuration_names_is_not_run(tmp_path: Path) -> None:
     project = repository(tmp_path / "project")
     (project / ".gitattributes").write_text("* filter=evil\n")
-    git(project, "add", ".gitattributes")
-    git(project, "commit", "-qm", "attributes")
+    committed(project, ".gitattributes", message="attributes")
     git(project, "config", "extensions.worktreeConfig", "true")
     made = make(Folder(project), state(tmp_path)).worktree
     Path(made.git, "config.worktree").write_text(f'[filter "evil"]\n\tclean = touch {tmp_path}/ran; cat\n')
@@ -245,8 +240,7 @@ async def test_git_runs_nothing_that_is_named_after_the_look(tmp_path: Path, mon
     for protected in (False, True):
         project = repository(tmp_path / f"project{protected}")
         (project / ".gitattributes").write_text("* filter=evil\n")
-        git(project, "add", ".gitattributes")
-        git(project, "commit", "-qm", "attributes")
+        committed(project, ".gitattributes", message="attributes")
         late = {"GIT_CONFIG_COUNT": "2"}
         for number, key in enumerate(("filter.evil.smudge", "filter.evil.clean")):
             late |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": f"touch {tmp_path}/ran; cat"}

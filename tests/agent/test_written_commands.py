@@ -16,7 +16,7 @@ from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import AvailableCommandsUpdate
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import asks, bash, put, rig, rounds, trust, went
+from .kit import asks, bash, put, puts, rig, rounds, trust, went
 from .test_safety import repository
 
 
@@ -42,8 +42,7 @@ Write to someone@example.com or @nobody.
 
 
 async def test_a_command_is_the_prompt_it_stands_for(tmp_path):
-    put(tmp_path / "project/.agents/commands/fix.md", FIX)
-    put(tmp_path / "project/notes.txt", "careful\n")
+    puts(tmp_path, {"project/.agents/commands/fix.md": FIX, "project/notes.txt": "careful\n"})
     async with went(tmp_path, ["done"], mode="auto", prompt='/fix 12 "and more"') as r:
         text = prompt(r)
         assert 'Fix issue 12 (12 "and more").' in text and "careful" in text and "State: state of 12" in text
@@ -53,8 +52,7 @@ async def test_a_command_is_the_prompt_it_stands_for(tmp_path):
 
 
 async def test_commands_are_listed_with_their_hints_the_project_behind_yours(tmp_path):
-    put(tmp_path / "project/.agents/commands/fix.md", FIX)
-    put(tmp_path / "project/.agents/commands/git/tidy.md", "Tidy up")
+    puts(tmp_path, {"project/.agents/commands/fix.md": FIX, "project/.agents/commands/git/tidy.md": "Tidy up"})
     for name in ("help", "Help", "hеlp", "UNDO", "Review"):  # The third with a Cyrillic letter.
         put(tmp_path / f"project/.agents/commands/{name}.md", "Never")
     put(tmp_path / "home/.config/acp-coder/commands/mine.md", "Do it my way")
@@ -91,8 +89,7 @@ async def test_a_read_only_mode_runs_no_command(tmp_path):
 
 async def test_arguments_are_text_and_never_name_commands_or_files(tmp_path):
     put(tmp_path / "project/.agents/commands/say.md", "Say: $ARGUMENTS")
-    put(tmp_path / "project/.agents/commands/plain.md", "Say it.")
-    put(tmp_path / "project/notes.txt", "careful\n")
+    puts(tmp_path, {"project/.agents/commands/plain.md": "Say it.", "project/notes.txt": "careful\n"})
     async with went(tmp_path, ["one", "two"], mode="auto", prompt="/say !`touch made` @notes.txt $1") as r:
         assert prompt(r) == "Say: !`touch made` @notes.txt $1"
         await r.editor.prompt("/plain and !`touch made`")
@@ -359,9 +356,7 @@ def test_plain_front_matter_is_read_as_yaml_reads_it(facts):
 
 def test_files_that_are_odd_are_left_out(tmp_path):
     commands = tmp_path / "project/.agents/commands"
-    put(commands / "good.md", "Good")
-    put(commands / "-bad.md", "Bad name")
-    put(commands / "empty.md", "---\ndescription: x\n---\n")
+    puts(commands, {"good.md": "Good", "-bad.md": "Bad name", "empty.md": "---\ndescription: x\n---\n"})
     put(commands / "notes.txt", "no Markdown")
     (commands / "out.md").symlink_to(put(tmp_path / "outside.md", "Outside"))
     (commands / "loop").symlink_to(commands)

@@ -1,6 +1,6 @@
 """A tiny agent made of plain functions, for the tests of the client side."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from acp_agent.protocol.codec import encode
 from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.transports import Transport, memory_pair
+from tests.protocol.kit import Answer, gives
 
 BOUND = 60.0
 """Seconds after which a test that waits has failed."""
@@ -22,25 +23,16 @@ def real(path: Path) -> str:
     return str(path.resolve())
 
 
-Answer = Callable[[Any], Awaitable[Any]]
-
-
-def answers(result: Any) -> Answer:
-    async def answer(params: Any) -> Any:
-        return result
-
-    return answer
-
-
-async def forever(params: Any) -> Any:
-    await anyio.sleep_forever()
+__all__ = ["ScriptedAgent", "gives", "real", "scripted_agent"]
 
 
 class ScriptedAgent:
     """Answers each method with a function of its params; `ask` and `tell` speak to the client, in plain JSON."""
 
     def __init__(self, transport: Transport, answers: dict[str, Answer] | None = None) -> None:
-        self.answers: dict[str, Answer] = {"initialize": _initialize, "session/new": _new_session, **(answers or {})}
+        self.answers: dict[str, Answer] = {
+            "initialize": gives({"protocolVersion": 1}), "session/new": gives({"sessionId": "s"}), **(answers or {}),
+        }  # fmt: skip
         self.received: list[tuple[str, Any]] = []
         self.notified = anyio.Event()
         self.connection = Connection(transport, self, peer=Peer(encode=encode))
@@ -65,14 +57,6 @@ class ScriptedAgent:
 
     def say(self, text: str) -> None:
         self.tell({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}})
-
-
-async def _initialize(params: Any) -> Any:
-    return {"protocolVersion": 1}
-
-
-async def _new_session(params: Any) -> Any:
-    return {"sessionId": "s"}
 
 
 @asynccontextmanager

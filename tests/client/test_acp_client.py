@@ -12,7 +12,7 @@ from acp_agent.client import permissions as ready
 from acp_agent.errors import ConnectionClosed, PeerError, RequestCancelled, ResourceNotFound
 from acp_agent.schema import acp
 from acp_agent.schema.decode import MalformedResult
-from tests.client.kit import ScriptedAgent, answers, scripted_agent
+from tests.client.kit import ScriptedAgent, gives, scripted_agent
 
 MODES = {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}]}
 OPTION = {"id": "o", "name": "O", "type": "boolean", "currentValue": True}
@@ -38,7 +38,6 @@ W = Path("/w")
 SESSION, IN_W = {"sessionId": "s"}, {"cwd": "/w"}
 NO_SERVERS: dict[str, Any] = {"mcpServers": []}
 SENT_SERVER = {"name": "n", "command": "c", "args": ["a"], "env": []}
-ALL_OF_NEW = {"additional_directories": [Path("/x")], "mcp_servers": [SERVER]}
 
 
 def said(*texts: str) -> dict[str, Any]:
@@ -49,7 +48,7 @@ CALLS: list[tuple[str, Any, dict[str, Any], Any]] = [
     ("authenticate", lambda c: c.authenticate("m"), {"methodId": "m"}, {}), ("logout", lambda c: c.logout(), {}, {}),
     ("session/new", lambda c: c.new_session(W), IN_W | NO_SERVERS, SESSION),
     (
-        "session/new", lambda c: c.new_session(W, **ALL_OF_NEW),
+        "session/new", lambda c: c.new_session(W, additional_directories=[Path("/x")], mcp_servers=[SERVER]),
         {**IN_W, "additionalDirectories": ["/x"], "mcpServers": [SENT_SERVER]}, {**SESSION, "modes": MODES},
     ),
     ("session/load", lambda c: c.load_session("s", W), SESSION | IN_W | NO_SERVERS, {"modes": MODES}),
@@ -83,7 +82,7 @@ CALLS: list[tuple[str, Any, dict[str, Any], Any]] = [
 )
 async def test_each_method_sends_params_and_reads_results(method: str, call: Any, params: dict[str, Any], result: Any):
     async with Pair() as (client, agent):
-        agent.answers[method] = answers(result)
+        agent.answers[method] = gives(result)
         answer = await call(client)
         assert agent.received == [(method, params)]
         assert type(answer).__name__.endswith("Response")
@@ -134,7 +133,7 @@ async def test_error_answers_have_their_code_and_malformed_results_say_what_is_w
             await client.load_session("x", Path("/"))
         assert caught.value.code == -32002
     async with Pair() as (client, agent):
-        agent.answers["session/prompt"] = answers({"stopReason": "because"})
+        agent.answers["session/prompt"] = gives({"stopReason": "because"})
         with pytest.raises(MalformedResult, match="stopReason"):
             await client.prompt("s", "hi")
 
@@ -252,7 +251,7 @@ async def test_a_bounded_client_serves_files_in_the_sessions_folders_only(tmp_pa
     (tmp_path / "in").symlink_to(inside)
     folders: dict[str, Any] = {"additional_directories": [more]}
     async with Pair(files=Files(), bounded=True) as (client, agent):
-        agent.answers[opens] = answers({"sessionId": "s"} if opens == "session/new" else {})
+        agent.answers[opens] = gives({"sessionId": "s"} if opens == "session/new" else {})
         refused = [inside / "file"]
         for _ in range(2):
             for path in refused:

@@ -24,7 +24,8 @@ from acp_agent.testing.fake_editor import (
     live_editors,
 )
 from acp_agent.testing.plugin import wire
-from tests.client.kit import ScriptedAgent, answers, forever, real, scripted_agent
+from tests.client.kit import ScriptedAgent, gives, real, scripted_agent
+from tests.protocol.kit import forever
 
 AGENT = str(Path(__file__).with_name("small_agent.py"))
 
@@ -191,7 +192,7 @@ async def test_result_that_breaks_the_schema_and_line_that_is_no_json_fail_the_t
     """[TR-1]"""
     with pytest.raises(AssertionError, match="stopReason"):
         async with opened() as (editor, agent):
-            agent.answers["session/prompt"] = answers({"stopReason": "bored"})
+            agent.answers["session/prompt"] = gives({"stopReason": "bored"})
             with pytest.raises(Exception, match="stopReason"):
                 await editor.prompt("hi")
     with pytest.raises(AssertionError, match="Welcome"):

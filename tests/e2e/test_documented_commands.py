@@ -19,7 +19,7 @@ import pytest
 
 from acp_agent.testing.fake_model import Answer, Call, FakeModel
 from tests.documented import PAGES, ROOT, Block, blocks
-from tests.files import put
+from tests.files import put, puts
 from tests.forked import COMMAND, forked_command
 
 from .kit import environ
@@ -89,8 +89,7 @@ def sample(page: str, beginning: str) -> str:
 def prepared(home: Path) -> Path:
     """The project, in a home with what the pages speak of."""
     project, tools = home / "project", home / "plugins/tools"
-    put(project / "main.py", "print('hello')\n")
-    put(project / "rules.test.toml", sample("docs/security.md", "# rules.test.toml"))
+    puts(project, {"main.py": "print('hello')\n", "rules.test.toml": sample("docs/security.md", "# rules.test.toml")})
     profile = sample("docs/conformance.md", 'name = "mine"') + sample("docs/conformance.md", "[tools.plan]")
     for name in ("mine.toml", "acp.toml"):
         put(project / name, profile)
@@ -231,8 +230,7 @@ async def test_the_skill_the_command_and_the_sub_agent_of_the_page_work(tmp_path
     skill, command, agent, _ = (block.text for block in blocks("markdown", page=ROOT / "docs/extending.md"))
     put(project / ".agents/skills/notes/SKILL.md", skill)
     put(project / ".agents/commands/fix.md", command.replace("openai/gpt-5", "fake-model"))
-    put(project / ".agents/agents/looks.md", agent)
-    put(project / "docs/rules.md", "Our only rule.\n")
+    puts(project, {".agents/agents/looks.md": agent, "docs/rules.md": "Our only rule.\n"})
     async with FakeModel(lambda _: "All done.") as model:
         done = await anyio.to_thread.run_sync(run, "acp-coder prompt '/fix 7 now'", tmp_path, model)
     assert done.returncode == 0, done.stderr

@@ -17,7 +17,6 @@ from tests.house.imports import ROOT
 ENTRY = ROOT / "registry" / "acp-coder"
 NEEDED = {"id", "name", "version", "description", "distribution"}
 DRAWN = re.compile(r"(currentColor|none|inherit)", re.IGNORECASE)
-KEPT = ("PATH", "TMPDIR", "LANG")
 INITIALIZE = {
     "protocolVersion": 1, "clientInfo": {"name": "registry", "version": "1.0.0"},
     "clientCapabilities": {
@@ -44,7 +43,7 @@ def test_the_entry_is_complete_of_this_version_and_its_icon_small_and_of_one_col
 @pytest.mark.parametrize("local", [False, True])
 async def test_the_handshake_offers_a_login(tmp_path: Path, local: bool):
     """In an empty home, with nothing configured and with a local model; the first line of stdout is the answer."""
-    environ = {name: os.environ[name] for name in KEPT if name in os.environ}
+    environ = {name: os.environ[name] for name in ("PATH", "TMPDIR", "LANG") if name in os.environ}
     environ |= {"HOME": str(tmp_path), "TERM": "dumb", "ACP_CODER_KEYRING": "0"}
     async with FakeModel(()) as model:
         if local:

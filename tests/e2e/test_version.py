@@ -10,11 +10,7 @@ from acp_agent.commands.extensions import this_version
 from acp_agent.commands.extensions.this_version import commit_of, version_line
 from tests.e2e.kit import COMMAND, environ
 from tests.house.imports import ROOT
-
-
-def git(folder: Path, *arguments: str) -> str:
-    who = ("-c", "user.name=A", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false")
-    return subprocess.run(["git", *who, *arguments], cwd=folder, capture_output=True, text=True, check=True).stdout
+from tests.repositories import git
 
 
 def test_a_checkout_says_what_git_says_in_each_state_of_its_files(tmp_path: Path):

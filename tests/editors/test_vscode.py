@@ -210,13 +210,9 @@ async def test_two_hundred_calls_in_one_turn_all_end_and_the_editor_still_answer
         assert {row.icon for row in rows if row.level == 2} == {"eye"}
         # Of all that was read at once the editor shows the newest.
         await window.go_to(150)
-        assert await window.eventually(window.gutter_marks, len_at_least(10))
+        assert await window.eventually(window.gutter_marks, lambda count: count >= 10)
         await window.type("X")
         await window.eventually(window.editor_text, lambda text: "Xline 150" in text)
-
-
-def len_at_least(least: int):
-    return lambda count: count >= least
 
 
 async def test_follow_mode_shows_the_file_that_is_worked_on_and_leaves_the_focus_where_it_is(code, tmp_path):

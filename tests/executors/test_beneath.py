@@ -111,10 +111,6 @@ def test_what_is_missing_is_missing(place: Path) -> None:
         files.entries(place / "app" / "inside" / "f")
 
 
-def _pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
 def _socket(path: Path) -> None:
     here = os.getcwd()
     os.chdir(path.parent)  # the address may be short only
@@ -132,7 +128,7 @@ def _device(path: Path) -> None:
         pytest.skip("no device can be made here")
 
 
-@pytest.mark.parametrize(("make", "word"), [(_pipe, "a pipe"), (_socket, "a socket"), (_device, "a device")])
+@pytest.mark.parametrize(("make", "word"), [(os.mkfifo, "a pipe"), (_socket, "a socket"), (_device, "a device")])
 def test_what_is_no_regular_file_is_neither_read_nor_written(make: Callable[[Path], None], word: str, place: Path):
     path = place / "app" / "odd"
     make(path)

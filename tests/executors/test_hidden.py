@@ -9,7 +9,7 @@ import pytest
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Files, FindQuery, GrepQuery, PartQuery
 from tests.executors.kit import Stage, stage
-from tests.files import put
+from tests.files import put, puts
 
 
 def hides(path: Path) -> bool:
@@ -61,8 +61,7 @@ async def test_the_editor_is_not_asked_and_a_folder_that_holds_it_can_be_deleted
 
 async def test_listings_and_searches_leave_it_out(backend: str, tmp_path: Path) -> None:
     async with stage(backend, tmp_path, hides=hides) as on:
-        put(on.folder / "hidden" / "f", "words")
-        (on.folder / "shown").write_text("words")
+        puts(on.folder, {"hidden/f": "words", "shown": "words"})
         assert (await on.files.list(on.folder)).entries == (("shown", "file"),)
         found = await on.files.find(FindQuery("*", on.folder, 10, 10.0))
         assert [match.path.name for match in found.matches] == ["shown"]

@@ -22,7 +22,7 @@ from acp_agent.executors.searching import listed_names
 from acp_agent.executors.users import find_user
 from acp_agent.own_programs import find_program
 from tests.executors.kit import until_dead, until_exists
-from tests.files import put
+from tests.files import put, puts
 
 RIPGREP = shutil.which("rg")
 Stub = Callable[[str], None]
@@ -368,8 +368,7 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stub:
 
 
 async def test_ripgreps_answer_is_understood(tree: Path, stub: Stub) -> None:
-    (tree / "a b:1:c.py").write_text("\n" * 11 + 'x: "y"\n')
-    (tree / "d").write_text("\n\nend\\r")
+    puts(tree, {"a b:1:c.py": "\n" * 11 + 'x: "y"\n', "d": "\n\nend\\r"})
     stub(rf"""printf '%s\0%s\n' "{tree}/a b:1:c.py" '12:x: "y"' "{tree}/d" '3:end\r'""")
     found = await grep("needle", tree)
     assert [(match.path, match.line, match.text) for match in found.matches] == [

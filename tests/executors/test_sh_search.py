@@ -25,7 +25,6 @@ from tests.tables import table
 
 __all__ = ["tree"]
 BUSYBOX = shutil.which("busybox")
-NEEDED = "sh find grep printf env tr wc cut sleep"
 IGNORED = ["node_modules/h.py", "src/build/e.py", "src/deep/drop.log", "top-only.txt"]
 """By the rules of the tree, which are not applied here."""
 NEEDLES = sorted(
@@ -86,7 +85,7 @@ def host(kind: str, tmp_path: Path) -> Host:
 
 def host_in(place: Path, kind: str) -> Host:
     (folder := place / "programs").mkdir()
-    for name in NEEDED.split():
+    for name in "sh find grep printf env tr wc cut sleep".split():
         source = BUSYBOX if kind == "busybox" else shutil.which(name)
         assert source is not None
         (folder / name).symlink_to(os.path.realpath(source))

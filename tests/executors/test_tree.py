@@ -22,6 +22,7 @@ from acp_agent.executors import tree
 from acp_agent.executors.base import Tally
 from acp_agent.executors.tree_walk import MAX_DEPTH
 from tests.executors.kit import Stage, stage
+from tests.files import puts
 
 MOST = 1000
 
@@ -29,8 +30,7 @@ MOST = 1000
 def plant(folder: Path) -> Path:
     """A folder with two files, a folder and a link in it."""
     (folder / "sub").mkdir(parents=True)
-    (folder / "a.txt").write_text("aaa")
-    (folder / "sub" / "run.sh").write_text("#!/bin/sh\n")
+    puts(folder, {"a.txt": "aaa", "sub/run.sh": "#!/bin/sh\n"})
     (folder / "sub" / "run.sh").chmod(0o754)
     (folder / "link").symlink_to("a.txt")
     for path in (folder / "a.txt", folder / "sub" / "run.sh", folder / "sub"):
@@ -313,8 +313,7 @@ def test_what_is_written_during_a_far_move_stays(far: Path, tmp_path: Path, monk
     def types(*args: Any, **more: Any) -> None:
         """When the copy is at the link, somebody writes: to a file that may be copied already, and to a new one."""
         symlink(*args, **more)
-        (tmp_path / "d" / "a.txt").write_text("typed by a user")
-        (tmp_path / "d" / "new").write_text("new")
+        puts(tmp_path, {"d/a.txt": "typed by a user", "d/new": "new"})
 
     monkeypatch.setattr(os, "symlink", types)
     monkeypatch.setattr(os, "listdir", lambda of, real=os.listdir: sorted(real(of)))
@@ -353,8 +352,7 @@ def test_two_names_of_one_file_and_a_link_are_replaced_themselves(tmp_path: Path
     tree.move(tmp_path / "a", tmp_path / "c", True, MOST, no_check)
     assert set(os.listdir(tmp_path)) == {"b", "c"}
     assert (tmp_path / "c").read_text() == "x"
-    (tmp_path / "target").write_text("precious")
-    (tmp_path / "f").write_text("new")
+    puts(tmp_path, {"target": "precious", "f": "new"})
     (tmp_path / "link").symlink_to("target")
     tree.copy(tmp_path / "f", tmp_path / "link", True, MOST, no_check)
     assert not (tmp_path / "link").is_symlink() and (tmp_path / "target").read_text() == "precious"

@@ -14,7 +14,6 @@ OPENS = frozenset(
     "open read_text read_bytes write_text write_bytes mkdir makedirs touch unlink remove rename rmdir chmod chown "
     "symlink_to hardlink_to symlink link truncate copyfile copy2 copytree move rmtree".split()
 )
-BY_HANDLE = frozenset(("dir_fd", "src_dir_fd"))
 
 NOT_THE_SESSIONS = (
     *("bare_program", "ending", "pids", "probe", "proxy", "seatbelt", "seccomp", "system", "toolchains"),
@@ -72,7 +71,7 @@ def follows(call: ast.Call) -> str:
         return ""
     inner = call.args[0] if call.args else None
     of_handle = name == "open" and ast.unparse(getattr(inner, "func", inner) or function) in ("os.open", "descriptor")
-    by_handle = of_handle or any(keyword.arg in BY_HANDLE for keyword in call.keywords)
+    by_handle = of_handle or any(keyword.arg in frozenset(("dir_fd", "src_dir_fd")) for keyword in call.keywords)
     return "opens" if name in OPENS and not by_handle and (call.args or name != "open") else ""
 
 

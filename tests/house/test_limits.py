@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from tests.house.imports import PACKAGE, modules, parsed
 
-DOCS = PACKAGE.parent / "docs/internals"
 PLAIN = ast.Constant | ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop
 TOKEN = re.compile(r"`(\w[\w/]*\.py)`|`(_?[A-Z][A-Z_0-9]*)`")
 
@@ -23,7 +22,7 @@ def numbers(tree: ast.Module) -> Iterator[str]:
 
 def test_every_named_number_is_in_the_tables_of_limits():
     told = set()
-    for page in DOCS.glob("limits-*.md"):
+    for page in (PACKAGE.parent / "docs/internals").glob("limits-*.md"):
         for line in page.read_text().splitlines():
             cell, module = line.split(" | ")[0] if line.startswith("|") else line, ""
             for path, name in TOKEN.findall(cell if line.startswith(("|", "- ")) else ""):

@@ -40,7 +40,6 @@ AT_NEW_OURS = STAGE_ZERO | {
 }
 """Ours that are loaded when `session/new` is answered."""
 
-THIRD_PARTY_AT_NEW = {"msgspec", "typing_extensions"}
 
 PROBE = """
 import sys, runpy, os
@@ -135,7 +134,7 @@ def test_what_is_loaded_when_a_session_is_answered(tmp_path):
     new = {"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": str(tmp_path), "mcpServers": []}}
     modules = loaded(tmp_path, AT_NEW, [INITIALIZE, new])
     assert {name for name in modules if name.startswith("acp_agent")} == AT_NEW_OURS
-    assert packages(modules) - set(sys.stdlib_module_names) <= THIRD_PARTY_AT_NEW
+    assert packages(modules) - set(sys.stdlib_module_names) <= {"msgspec", "typing_extensions"}
     assert not packages(modules) & {"asyncio", "logging", "ssl"}
 
 

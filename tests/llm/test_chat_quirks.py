@@ -197,17 +197,14 @@ def test_usage_is_reported_once_with_its_last_value_wherever_it_stands() -> None
 # --- text --------------------------------------------------------------------------------------------------------
 
 
-def chunk_of(escaped: str) -> bytes:
-    return b'{"choices":[{"delta":{"content":"%b"}}]}' % escaped.encode()
-
-
 @pytest.mark.parametrize(("pieces", "text"), [
     (["a\\ud83d", "\\ude00b"], "a😀b"), (["a\\ud83d"], "a�"), (["a\\ud83d", "b"], "a�b"), (["\\ude00b"], "�b"),
     (["\\ud83d", "", "\\ude00"], "😀"), (["\\ud83d", "\\ud83d", "\\ude00"], "�😀"), (["\\ud83d\\ude00"], "😀"),
     (["né", "€😀"], "né€😀"),
 ])  # fmt: skip
 def test_halves_of_surrogate_pairs(pieces: list[str], text: str) -> None:
-    assert "".join(texts(fold(*(chunk_of(piece) for piece in pieces)))) == text
+    chunk = b'{"choices":[{"delta":{"content":"%b"}}]}'
+    assert "".join(texts(fold(*(chunk % piece.encode() for piece in pieces)))) == text
 
 
 def test_content_may_be_broken_in_parts_or_not_streamed() -> None:
@@ -219,11 +216,6 @@ def test_content_may_be_broken_in_parts_or_not_streamed() -> None:
 
 
 # --- over a socket -----------------------------------------------------------------------------------------------
-
-
-async def events_of(*chunks: bytes, content_type: str = "text/event-stream") -> list[llm.ModelEvent]:
-    async with connected("chat", [RawAnswer(chunks, content_type=content_type)]) as (provider, _):
-        return await collect(provider)
 
 
 HELLO = b'data: {"choices":[{"delta":{"content":"hello"}}]}\n\n'
@@ -240,7 +232,8 @@ STOP = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'
     ids=["as it should be", "no [DONE]", "no finish", "no last newline", "comments", "crlf", "byte by byte", "chatter"],
 )  # fmt: skip
 async def test_streams_that_end_in_their_own_way(chunks: tuple[bytes, ...]) -> None:
-    assert await events_of(*chunks) == [llm.TextDelta("hello"), llm.Finished("stop")]
+    async with connected("chat", [RawAnswer(chunks, content_type="text/event-stream")]) as (provider, _):
+        assert await collect(provider) == [llm.TextDelta("hello"), llm.Finished("stop")]
 
 
 MESSAGE = {"role": "assistant", "content": "hello"}

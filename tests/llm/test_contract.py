@@ -29,9 +29,6 @@ async def answered(api: Any, answer: Answer, tmp_path: Path) -> list[llm.ModelEv
 # --- what comes back ---------------------------------------------------------------------------------------------
 
 
-DEEP = b"[" * 10_000 + b"]" * 10_000
-
-
 @pytest.mark.parametrize(("api", "line"), [
     ("chat", b'data: {"error": %b}\n\n'),
     ("messages", b'data: {"type": "content_block_start", "content_block": {"input": %b}}\n\n'),
@@ -39,7 +36,7 @@ DEEP = b"[" * 10_000 + b"]" * 10_000
     ("responses", b'data: {"type": "response.output_item.done", "item": %b}\n\n'),
 ])  # fmt: skip
 async def test_an_answer_that_is_nested_without_end_is_an_error_like_any_other(api: Any, line: bytes) -> None:
-    async with connected(api, [RawAnswer((line % DEEP,))], max_retries=0) as (provider, _):
+    async with connected(api, [RawAnswer((line % (b"[" * 10_000 + b"]" * 10_000),))], max_retries=0) as (provider, _):
         assert "nested too deeply" in str(await failure(provider))
 
 

@@ -16,12 +16,10 @@ from acp_agent.llm.transport.http_client import FAILURES, HttpClient
 
 from .kit import failure
 
-PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
-
 
 @pytest.fixture(autouse=True)
 def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in PROXIES:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
 

@@ -32,7 +32,6 @@ READERS: dict[str, tuple[Callable[[str], object], type[Exception] | None]] = {
     ".mcp.json": (lambda text: folder_servers(text.encode(), {}), None),
     "an audit log": (lambda text: link_of(text.encode()), None), "the store": (read_stored, AgentError),
 }  # fmt: skip
-FORMS = ("[", '{"a":', "a = [", 'a = "', "[[", "{" * 9 + "\0")
 
 
 def fed(name: str, text: str) -> None:
@@ -43,7 +42,7 @@ def fed(name: str, text: str) -> None:
 
 @pytest.mark.parametrize("name", READERS)
 def test_depth_and_length_end_in_words(name):
-    for form in FORMS:
+    for form in ("[", '{"a":', "a = [", 'a = "', "[[", "{" * 9 + "\0"):
         for count in (DEEPEST - 1, DEEPEST + 1, 900, 100_000):
             for text in (form * count, form * count + "1" + "]" * count, '{"a":' * count + "1" + "}" * count):
                 fed(name, text)

@@ -42,9 +42,6 @@ def rewind(to: int) -> LogEntry:
     return LogEntry("rewind", encode(rewinding.RewindMark(to)))
 
 
-UNREWIND = LogEntry("unrewind", b"{}")
-
-
 def texts(history: History) -> list[bytes]:
     return [encode(each) for each in history.messages]
 
@@ -84,7 +81,7 @@ def test_what_is_left_is_what_was_there_before() -> None:
                     except rewinding.RewindError:
                         assert not undone
                         continue
-                    log.append(UNREWIND)
+                    log.append(LogEntry("unrewind", b"{}"))
                     assert texts(history_of(log)) == undone.pop()[1]
             history, repaired = rebuild_history(log)
             assert (texts(history), repaired) == (texts(history_of(log)), []), "a restart changes nothing"

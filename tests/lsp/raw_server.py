@@ -15,12 +15,11 @@ from typing import Any
 
 FAULTS = set(sys.argv[1:])
 PULLS = "pull" in FAULTS
-BUSY_TIMES = 2
 
 texts: dict[str, str] = {}
 lock = threading.Lock()
 published: dict[str, Any] = {}
-busy = [BUSY_TIMES]
+busy = [2]
 
 
 def send(message: dict[str, Any]) -> None:

@@ -66,17 +66,14 @@ async def session(
         yield editor
 
 
-def sizes(editor) -> list[int]:
-    return [update.size for update in editor.updates[editor.session_id] if isinstance(update, UsageUpdate)]
-
-
 async def test_an_answer_streams_and_its_tokens_are_the_servers_own(tmp_path, with_tools):
     async with session(tmp_path, with_tools) as editor:
         answer = await editor.prompt("Say hello.", seconds=SECONDS)
         assert answer.stop_reason in ("end_turn", "max_tokens", "max_turn_requests")
         usage = answer.meta["usage"]
         assert 1000 < usage["inputTokens"] < 8192 * 4
-        assert sizes(editor)[-1] == 8192, "the window of a request, from /props"
+        sizes = [update.size for update in editor.updates[editor.session_id] if isinstance(update, UsageUpdate)]
+        assert sizes[-1] == 8192, "the window of a request, from /props"
 
 
 @pytest.mark.parametrize(("window", "most"), [(128_000, 4_500), (16_384, 2_500)])
@@ -181,9 +178,6 @@ async def test_a_conversation_longer_than_the_window_goes_on(tmp_path):
                 assert answer.stop_reason in ("end_turn", "max_tokens", "max_turn_requests")
 
 
-LEAN = "[tools.schema_filter]\nenabled = false\n"
-
-
 def _shown(number: int) -> list[dict]:
     """A round that the small model copies: the same question, a call, an answer."""
     call = {"id": f"c{number}", "type": "function", "function": {"name": "time", "arguments": "{}"}}
@@ -201,7 +195,7 @@ async def test_whole_tool_rounds_with_calls_that_the_server_itself_parses_and_st
         body["messages"] = [{"role": "system", "content": "You are."}, *_shown(1), *_shown(2), *said]
 
     with Proxy(with_tools, shown) as proxy:
-        async with session(tmp_path, proxy, LEAN) as editor:
+        async with session(tmp_path, proxy, "[tools.schema_filter]\nenabled = false\n") as editor:
             answer = await editor.prompt("What time is it?", seconds=SECONDS)
             (call, *_) = editor.tool_calls().values()
             assert call.status == "completed" and call.name == "time"

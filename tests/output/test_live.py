@@ -7,6 +7,7 @@ from pathlib import Path
 
 from acp_agent.output.filters import Filtered, load_filters
 from acp_agent.output.sanitize import sanitize_output
+from tests.repositories import committed, git
 
 FILTERS, _ = load_filters(max_diff_lines=100)
 
@@ -22,17 +23,11 @@ def filtered(command: str, *argv: str, cwd: Path) -> tuple[str, Filtered]:
     return text, FILTERS.apply(text, command, exit_code=run.returncode)
 
 
-def git(folder: Path, *words: str) -> None:
-    who = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
-    subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True, timeout=60)
-
-
 def test_git_status_and_diff_of_a_real_repository(tmp_path):
     git(tmp_path, "init", "-q", "-b", "main")
     for name in ("one.txt", "two.txt"):
         (tmp_path / name).write_text("".join(f"{number}\n" for number in range(300)))
-    git(tmp_path, "add", ".")
-    git(tmp_path, "commit", "-qm", "first")
+    committed(tmp_path, ".", message="first")
     (tmp_path / "one.txt").write_text("".join(f"changed {number}\n" for number in range(300)))
     (tmp_path / "two.txt").write_text("".join(f"{number}\n" for number in range(290)))
     (tmp_path / "new.txt").touch()

@@ -37,6 +37,10 @@ async def echo(params: Any) -> Any:
     return params
 
 
+async def forever(params: Any) -> Any:
+    await anyio.sleep_forever()
+
+
 class Table:
     """A handler: one function for each method; notifications are kept."""
 

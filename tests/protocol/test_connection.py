@@ -13,15 +13,11 @@ from acp_agent.protocol.connection import HIGH_WATER, Connection, Reply
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.transports import memory_pair
 from acp_agent.schema.acp import AgentMessageChunk, SessionNotification, TextContent, ToolCall
-from tests.protocol.kit import Table, Wire, echo, fails, gives, paired, served
+from tests.protocol.kit import Table, Wire, echo, fails, forever, gives, paired, served
 
 
 def chunk(text: str, *, session: str = "s") -> SessionNotification:
     return SessionNotification(session_id=session, update=AgentMessageChunk(content=TextContent(text=text)))
-
-
-async def forever(params: Any) -> Any:
-    await anyio.sleep_forever()
 
 
 # --- requests of theirs ------------------------------------------------------------------------------------------

@@ -17,8 +17,9 @@ from acp_agent.safety.lines.line import BACKGROUND, HIDDEN, TOO_LONG
 from acp_agent.safety.lines.looks import HOSTILE_GIT
 from acp_agent.safety.lines.quoting import without_quoted_text
 from acp_agent.safety.lines.reach import CHANGES, EXPANDS, NOT_UNDERSTOOD, OUTSIDE, WRITES
-from tests.files import put
+from tests.files import put, puts
 from tests.nightly import examples
+from tests.repositories import git
 from tests.tables import packed, table
 
 EXACT = "this exact command in this project"
@@ -36,8 +37,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "out").symlink_to(base / "outside")
     (root / "secret-link").symlink_to(base / "outside" / "secret.txt")
     (root / "inner-link").symlink_to(root / "src")
-    put(root / "trap" / "-delete", "")
-    (root / "trap" / "plain").write_text("")
+    puts(root, {"trap/-delete": "", "trap/plain": ""})
     return root
 
 
@@ -270,17 +270,13 @@ def test_more_folders_may_be_looked_at(project: Path) -> None:
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     (root := tmp_path / "repo").mkdir()
-    subprocess.run(["git", "init", "-q"], cwd=root, check=True, timeout=30)
+    git(root, "init", "-q")
     return root
 
 
 def judged(root: Path, cwd: Path | None = None) -> object:
     verdict = judge("git status", Roots(root), cwd or root)
     return verdict.reason if isinstance(verdict, Ask) else verdict
-
-
-def test_git_in_a_fresh_repository_looks(repository: Path) -> None:
-    assert isinstance(judged(repository), Allow)
 
 
 @pytest.mark.parametrize("text", [
@@ -312,12 +308,11 @@ def test_git_asks_where_the_repository_names_programs(text: str, repository: Pat
 ])  # fmt: skip
 def test_a_submodule_says_where_its_files_are(tmp_path: Path, worktree: str, names: bool) -> None:
     """As `git submodule add` writes it; the folder is that of the submodule's repository."""
-    git = tmp_path / ".git/modules/sub"
+    own = tmp_path / ".git/modules/sub"
     for name in ("objects", "refs"):
-        (git / name).mkdir(parents=True)
-    (git / "HEAD").write_text("ref: refs/heads/main\n")
-    (git / "config").write_text(f"[core]\n\tbare = false\n\tworktree = {worktree}\n")
-    assert names_programs(git, ()) is names
+        (own / name).mkdir(parents=True)
+    puts(own, {"HEAD": "ref: refs/heads/main\n", "config": f"[core]\n\tbare = false\n\tworktree = {worktree}\n"})
+    assert names_programs(own, ()) is names
 
 
 @pytest.mark.parametrize("text", [
@@ -333,18 +328,17 @@ def test_git_does_not_ask_for_harmless_configuration(text: str, repository: Path
     assert isinstance(judged(repository), Allow)
 
 
-def test_git_asks_inside_a_bare_repository_that_came_with_the_files(repository: Path) -> None:
-    bare = repository / "docs" / "bare"
-    subprocess.run(["git", "init", "-q", "--bare", str(bare)], check=True, timeout=30)
-    assert judged(repository, bare) == HOSTILE_GIT
-    verdict = judge("cd docs/bare && git status", Roots(repository), repository)
-    assert isinstance(verdict, Ask)
-    assert verdict.reason == HOSTILE_GIT
-
-
-def test_git_asks_where_a_hook_runs_on_looking(repository: Path) -> None:
-    put(repository / ".git" / "hooks" / "post-index-change", "#!/bin/sh\n")
-    assert judged(repository) == HOSTILE_GIT
+@pytest.mark.parametrize(("plant", "folder"), [
+    (lambda root: git(root, "init", "-q", "--bare", "docs/bare"), "docs/bare"),
+    (lambda root: put(root / ".git/hooks/post-index-change", "#!/bin/sh\n"), "."),
+    (lambda root: (root / "src/.git").mkdir(parents=True), "src"),
+    (lambda root: git(root, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},sub"), "."),
+], ids=["a bare one", "a hook that runs on looking", "elsewhere, since here is none", "a submodule"])  # fmt: skip
+def test_git_asks_where_it_would_run_what_it_found(plant, folder: str, repository: Path) -> None:
+    plant(repository)
+    assert judged(repository, repository / folder) == HOSTILE_GIT
+    verdict = judge(f"cd {folder} && git status", Roots(repository), repository)
+    assert isinstance(verdict, Ask) and verdict.reason == HOSTILE_GIT
 
 
 def test_git_asks_where_the_folder_shares_another_configuration(repository: Path) -> None:
@@ -357,11 +351,6 @@ def test_git_asks_where_the_folder_shares_another_configuration(repository: Path
     assert judged(repository) == HOSTILE_GIT
 
 
-def test_git_asks_where_a_folder_is_none_and_git_would_look_elsewhere(repository: Path) -> None:
-    (repository / "src" / ".git").mkdir(parents=True)
-    assert judged(repository, repository / "src") == HOSTILE_GIT
-
-
 def test_git_asks_in_a_bare_repository_whose_head_is_a_dangling_link(repository: Path) -> None:
     bare = repository / "bare"
     (bare / "objects").mkdir(parents=True)
@@ -370,19 +359,9 @@ def test_git_asks_in_a_bare_repository_whose_head_is_a_dangling_link(repository:
     assert judged(repository, bare) == HOSTILE_GIT
 
 
-def test_git_asks_where_a_submodule_has_a_configuration_of_its_own(repository: Path) -> None:
-    entry = f"160000,{'1' * 40},sub"
-    subprocess.run(["git", "update-index", "--add", "--cacheinfo", entry], cwd=repository, check=True, timeout=30)
-    assert judged(repository) == HOSTILE_GIT
-
-
 def test_git_looks_in_a_linked_worktree(repository: Path, tmp_path: Path) -> None:
-    identity = ["-c", "user.name=x", "-c", "user.email=x@example.com"]
-    subprocess.run(
-        ["git", *identity, "commit", "-q", "--allow-empty", "-m", "x"], cwd=repository, check=True, timeout=30
-    )
-    linked = tmp_path / "linked"
-    subprocess.run(["git", "worktree", "add", "-q", str(linked)], cwd=repository, check=True, timeout=30)
+    git(repository, "commit", "-q", "--allow-empty", "-m", "x")
+    git(repository, "worktree", "add", "-q", str(linked := tmp_path / "linked"))
     assert isinstance(judged(linked), Allow)
     with (repository / ".git" / "config").open("a") as file:
         file.write("[core]\n\tfsmonitor = ./evil.sh\n")
@@ -529,11 +508,8 @@ def test_a_line_that_does_more_with_it_asks(tmp_path: Path, line: str) -> None:
     assert not allowed(line, tmp_path)
 
 
-TEXT = st.text(st.sampled_from("$()`'\"\\ E\n<#{}~*x;|&"), max_size=60)
-
-
 @settings(max_examples=examples(40))
-@given(TEXT)
+@given(st.text(st.sampled_from("$()`'\"\\ E\n<#{}~*x;|&"), max_size=60))
 def test_what_counts_as_quoted_text_is_taken_as_it_is_by_bash(body: str) -> None:
     line = f"cat <<'E'\n{body}\nE"
     if without_quoted_text(line) is None:

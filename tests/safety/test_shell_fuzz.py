@@ -33,7 +33,6 @@ PIECES = st.sampled_from(
     "do done while case esac ;; function time coproc (( )) a=1 a=( eval timeout 5 é \0 \ud800 \u202e \r".split(" ")
 )
 LINES = st.lists(st.one_of(PIECES, st.sampled_from([" ", " ", "\n", "\t"])), max_size=16).map("".join)
-CHARS = st.text(alphabet=st.characters(codec=None), max_size=40)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +43,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @FUZZ
-@given(line=LINES | CHARS)
+@given(line=LINES | st.text(alphabet=st.characters(codec=None), max_size=40))
 def test_no_text_breaks_the_examination(line: str, project: Path) -> None:
     found = examine(line, Roots(project), project)
     assert found.lines() and found.understood == (not found.trouble)

@@ -19,7 +19,8 @@ from acp_agent.safety.folders.protect import PathRules
 from acp_agent.safety.folders.repository import Repository, repository_of
 from acp_agent.safety.lines.git_folder import repository_around
 from acp_agent.schema.acp import NewSessionRequest
-from tests.agent.kit import environ_for, put
+from tests.agent.kit import environ_for, put, puts
+from tests.repositories import git
 from tests.tables import packed
 
 ROOT = Path("/srv/app")
@@ -46,11 +47,6 @@ def test_deny_then_allow_and_an_empty_list_still_protects_repositories() -> None
 
 
 # --- worktrees ---------------------------------------------------------------------------------------------------
-
-
-def git(folder: Path, *arguments: str) -> None:
-    environ = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
-    subprocess.run(["git", "-C", folder, *arguments], check=True, capture_output=True, env=environ, timeout=30)
 
 
 def worktree(tmp_path: Path) -> tuple[Path, Path]:
@@ -242,8 +238,7 @@ def test_trust_belongs_to_the_bytes_of_configuration_and_tools(tmp_path: Path) -
 def test_what_is_no_regular_file_in_its_place_is_not_read(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     (elsewhere / "tools").mkdir(parents=True)
-    (elsewhere / "config.toml").write_text("a = 1\n")
-    (elsewhere / "tools/a.py").write_text("x")
+    puts(elsewhere, {"config.toml": "a = 1\n", "tools/a.py": "x"})
     (project := tmp_path / "project").mkdir()
     (project / ".acp-coder").symlink_to(elsewhere)
     assert own_files(project) == {}

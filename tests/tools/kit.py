@@ -51,9 +51,6 @@ BOUND = 60.0
 REGISTRY = builtin_registry()
 
 
-SKILLS = {"release": "How we release."}
-
-
 def _spawn_nothing(work: object) -> None:
     raise AssertionError("on the bench nothing runs in the background")
 
@@ -95,7 +92,7 @@ class BenchGoals:
 def memory_of(store: SessionStore, roots: Roots) -> Memory:
     """The memory of a session without any configuration."""
     outbox: Any = SimpleNamespace(session_id="session-1", redaction=None)
-    skills = {name: Skill(name, "", text, roots.cwd) for name, text in SKILLS.items()}
+    skills = {name: Skill(name, "", text, roots.cwd) for name, text in {"release": "How we release."}.items()}
     return Memory(
         outbox, store, Room(CompactionConfig(), 0.9), cast(Any, BenchGoals()),
         Instructions(roots, enabled=False, max_bytes=0), Skills(skills, roots, RunningTurn("session-1")),

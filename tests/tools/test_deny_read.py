@@ -17,11 +17,11 @@ from acp_agent.loop.prompts.instructions import Instructions
 from acp_agent.loop.prompts.skills import read_skills
 from acp_agent.safety.access import Deny, ExecuteAccess
 from acp_agent.safety.deciding.decide import decide
+from tests.files import puts
 from tests.tools.kit import REGISTRY, Bench, bench
 
 SECRET = "the hidden words"
 
-PNG = b"\x89PNG\r\n\x1a\n" + SECRET.encode()
 
 FILES = FilesConfig(deny_read=[".env*", "keys", "conf/private.txt", "*.pem"], allow_read=[".env.example"])
 
@@ -35,9 +35,7 @@ async def on(tmp_path: Path) -> AsyncIterator[Bench]:
             path = made.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"{SECRET}\n")
-        (made.folder / "conf" / "public.txt").write_text("open words\n")
-        (made.folder / ".env.example").write_text("open words\n")
-        (made.folder / "plain").write_text("open words\n")
+        puts(made.folder, {"conf/public.txt": "open words\n", ".env.example": "open words\n", "plain": "open words\n"})
         (made.folder / "alias").symlink_to(".env")
         (made.folder / "keys-alias").symlink_to("keys")
         yield made
@@ -183,7 +181,7 @@ async def test_a_link_to_a_hidden_file_can_be_copied_and_shows_nothing(on: Bench
 
 
 async def test_an_image_that_is_hidden_is_not_shown(on: Bench) -> None:
-    (on.folder / ".env.png").write_bytes(PNG)
+    (on.folder / ".env.png").write_bytes(b"\x89PNG\r\n\x1a\n" + SECRET.encode())
     with pytest.raises(ExecutorError, match="must not be read"):
         await on.call("read", path=".env.png")
 

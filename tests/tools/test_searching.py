@@ -16,14 +16,12 @@ from acp_agent.tools.files.find_path import NOT_SEARCHED as NOT_FOUND
 from acp_agent.tools.files.grep import KEYS_NOT_SEARCHED, NOT_SEARCHED
 from acp_agent.tools.kit.tool_context import Location
 from tests.executors.kit import local_files
-from tests.files import put
+from tests.files import put, puts
 from tests.tools.kit import Bench, bench
 
 
 def fill(on: Bench) -> None:
-    put(on.folder / "src" / "a.py", "import os\nNEEDLE\n")
-    (on.folder / "src" / "b.py").write_text("needle\n")
-    (on.folder / "ignored.py").write_text("needle\n")
+    puts(on.folder, {"src/a.py": "import os\nNEEDLE\n", "src/b.py": "needle\n", "ignored.py": "needle\n"})
     (on.folder / ".gitignore").write_text("ignored.py\n")
 
 

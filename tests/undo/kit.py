@@ -1,7 +1,6 @@
 """A project folder with everything that records and takes back, without a session: real files, real commands."""
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -174,16 +173,6 @@ def state_of(folder: Path) -> State:
                 kind = "other"
             found[str(path.relative_to(folder))] = (kind, 0 if kind == "link" else seen.st_mode & 0o7777, content)
     return found
-
-
-def git(folder: Path, *arguments: str) -> None:
-    identity = {
-        "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b",
-    }  # fmt: skip
-    environ = {**os.environ, **identity, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-    program = shutil.which("git")
-    assert program is not None
-    subprocess.run([program, *arguments], cwd=folder, env=environ, check=True, capture_output=True)
 
 
 def tidied(database: Path, state: Path, config: UndoConfig) -> list[str]:

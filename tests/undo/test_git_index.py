@@ -1,7 +1,6 @@
 """Git's index as git itself writes it, in each of its versions."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,11 +9,7 @@ from hypothesis import strategies as st
 
 from acp_agent.undo.git_blobs import tracked
 from acp_agent.undo.git_index import Entry, changed_files, entries
-
-
-def git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-c", "user.name=x", "-c", "user.email=x@y", *arguments]
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=60).stdout
+from tests.repositories import git
 
 
 def repository(folder: Path, names: list[str]) -> Path:

@@ -22,9 +22,10 @@ from acp_agent.undo.file_changes import hunks
 from acp_agent.undo.folder_looks import Limits
 from acp_agent.undo.merge import merge
 from acp_agent.undo.restore import make
-from tests.files import put
+from tests.files import put, puts
+from tests.repositories import committed, git
 
-from .kit import Bench, as_a_user, git, small_bench
+from .kit import Bench, as_a_user, small_bench
 
 
 @pytest.fixture
@@ -69,8 +70,7 @@ def test_the_users_repository_is_never_written_to(bench: Bench) -> None:
     """Nested repositories were renamed and left so; the index and HEAD moved."""
     put(bench.project / "vendor" / "lib.c", "int a;")
     git(bench.project / "vendor", "init", "-q")
-    git(bench.project / "vendor", "add", "-A")
-    git(bench.project / "vendor", "commit", "-q", "-m", "first")
+    committed(bench.project / "vendor", "-A", message="first")
     (bench.project / "main.c").write_text("int b;")
     commit_all(bench)
 
@@ -175,8 +175,7 @@ def test_where_git_has_other_contents_it_is_not_relied_on(bench: Bench) -> None:
     """A blob of Git LFS is a pointer of 130 bytes, not the file."""
     git(bench.project, "init", "-q")
     git(bench.project, "config", "filter.other.clean", "tr a-z A-Z")
-    (bench.project / ".gitattributes").write_text("*.txt filter=other\n")
-    (bench.project / "a.txt").write_text("as it is on the disk")
+    puts(bench.project, {".gitattributes": "*.txt filter=other\n", "a.txt": "as it is on the disk"})
     commit_all(bench)
     bench.looks.look(1.0)
     assert bench.contents.used() > 0
@@ -290,8 +289,7 @@ def test_hard_links_come_apart_and_that_is_said(bench: Bench, tmp_path: Path) ->
 
 def test_a_later_step_that_fails_leaves_files_that_are_not_kept_untouched(tmp_path: Path) -> None:
     bench = small_bench(tmp_path)
-    (bench.project / "a").write_text("before")
-    (bench.project / "z").write_text("the other content")
+    puts(bench.project, {"a": "before", "z": "the other content"})
     bench.by_command("head -c 3000 /dev/zero > new; head -c 3000 /dev/zero > a; rm z")
     (step,) = (step for step in bench.plan(bench.operations()).steps if step.path.name == "z")
     (tmp_path / "state/undo/contents" / step.then.content[:2] / step.then.content[2:]).unlink()
@@ -332,8 +330,7 @@ def test_a_folder_that_was_made_for_an_undo_that_failed_is_gone(bench: Bench, tm
 def test_in_a_folder_that_cannot_be_read_any_more_nothing_is_lost() -> None:
     def shut(folder: Path) -> None:
         bench = small_bench(folder)
-        put(bench.project / "d" / "f", "before")
-        (bench.project / "e").write_text("before")
+        puts(bench.project, {"d/f": "before", "e": "before"})
         before = bench.state()
         bench.by_command("echo after > e; chmod 000 d")
         bench.take_back(bench.operations())

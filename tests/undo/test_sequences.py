@@ -16,7 +16,6 @@ from .kit import Bench, State
 
 SEQUENCES = 100
 NAMES = ("a", "b", "d/a", "d/e/b", "d")
-KINDS = ("tool", "command", "command", "user", "undo", "redo")
 CHANGES = ("write", "write", "append", "remove", "mode", "link", "folder", "move")
 
 
@@ -130,7 +129,7 @@ def changed(before: State, after: State) -> set[str]:
 
 def steps(chance: random.Random) -> Iterator[tuple[str, Any]]:
     for _ in range(chance.randint(5, 25)):
-        kind = chance.choice(KINDS)
+        kind = chance.choice(("tool", "command", "command", "user", "undo", "redo"))
         if kind == "undo":
             yield kind, chance.randint(1, 4)
         elif kind == "redo":

@@ -17,8 +17,9 @@ from acp_agent.undo.folder_looks import FolderLooks, Limits
 from acp_agent.undo.folder_watch import OVERFLOW, FolderWatch, Watch
 from tests.files import put
 from tests.nightly import examples
+from tests.repositories import git
 
-from .kit import Bench, git, state_of
+from .kit import Bench, state_of
 from .test_others_failures import commit_all
 from .test_sequences import CHANGES, NAMES, Run, changed
 

@@ -12,7 +12,7 @@ import pytest
 from acp_agent.client.permissions import allow_always
 from acp_agent.testing.fake_model import Answer, Call
 from tests import containers, ssh_server
-from tests.agent.kit import Rig, audit, results, went
+from tests.agent.kit import Rig, audit, puts, results, went
 from tests.forked import COMMAND
 
 
@@ -56,8 +56,7 @@ async def worked_there(
 ) -> AsyncIterator[tuple[Rig, list[str]]]:
     """After a turn with a command and file tools, all of which has happened in `there`, and everybody was told so. What
     the model read of each call. `where`: as in "on host far"."""
-    (there / "AGENTS.md").write_text("Always say tangerine.")
-    (there / "old.txt").write_text("one\ntwo\n")
+    puts(there, {"AGENTS.md": "Always say tangerine.", "old.txt": "one\ntwo\n"})
     script = [
         bash(command), tool("write", path="new.txt", content="fresh\n"), tool("read", path="old.txt"),
         tool("grep", pattern="tw", path="."), tool("edit", path="old.txt", old_string="two", new_string="three"),

@@ -25,9 +25,9 @@ from acp_agent.executors.far.far_peer import STATE
 from acp_agent.testing.fake_model import Answer
 from tests.agent.kit import audit, put, results, rig, went
 from tests.agent.test_background import model, result
-from tests.agent.test_safety import git, repository
 from tests.executors.sandbox.kit import needs_sandbox
 from tests.processes import running
+from tests.repositories import committed, git, repository
 from tests.system.agent.kit import bash, doctor, on_host
 from tests.system.agent.test_terminals import in_terminal, line, look
 from tests.waits import until
@@ -176,8 +176,7 @@ async def test_below_the_root_of_a_repository_there_git_works(tmp_path: Path, th
     for name in ("inner/a", "other/b", "other/.env"):
         put(there / name, "mandarin\n")
     repository(there)
-    git(there, "add", "inner", "other/b")
-    git(there, "commit", "-qm", "two")
+    committed(there, "inner", "other/b", message="two")
     (there / "inner/AGENTS.md").write_text("x\n")
     tries = (
         "echo x >>a; git -c user.name=a -c user.email=a@b commit -qam made; git log --format=%s; cat ../other/.env; "

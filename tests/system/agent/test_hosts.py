@@ -30,7 +30,7 @@ from acp_agent.loop.shell.session_shell import Shell
 from acp_agent.safety.deciding.deciders import Deciders
 from acp_agent.schema import acp
 from acp_agent.testing.fake_model import Answer
-from tests.agent.kit import agent_rig, put, results, rig, went
+from tests.agent.kit import agent_rig, put, puts, results, rig, went
 from tests.system.agent.kit import bash, on_host, tool, worked_there
 from tests.waits import until
 
@@ -98,11 +98,9 @@ async def test_paths_are_judged_by_the_disk_over_there(tmp_path: Path, config: s
 
 
 async def test_instructions_and_skills_are_those_over_there(tmp_path: Path, config: str, there: Path) -> None:
-    put(there / "sub" / "AGENTS.md", "Say tangerine in sub.")
-    (there / "sub" / "a.txt").write_text("one\n")
+    puts(there, {"sub/AGENTS.md": "Say tangerine in sub.", "sub/a.txt": "one\n"})
     (skill := there / ".agents" / "skills" / "fruit").mkdir(parents=True)
-    (skill / "SKILL.md").write_text("---\nname: fruit\ndescription: about fruit\n---\nPeel the mango.\n")
-    (skill / "more.txt").write_text("x")
+    puts(skill, {"SKILL.md": "---\nname: fruit\ndescription: about fruit\n---\nPeel the mango.\n", "more.txt": "x"})
     put(there / ".git" / "HEAD", "ref: refs/heads/orchard\n")
     script = [tool("read", path="sub/a.txt"), tool("skill", name="fruit"), Answer(text="ok")]
     async with went(tmp_path, script, config=config, files={"AGENTS.md": "Say nonsense."}) as r:
@@ -238,8 +236,7 @@ async def test_the_event_loop_waits_for_no_host(tmp_path: Path, config: str, the
         return ask(self, *question)
 
     monkeypatch.setattr(FarDisk, "_asked", watched)
-    put(there / "sub" / "AGENTS.md", "Be brief.")
-    (there / "sub" / "a.txt").write_text("one\n")
+    puts(there, {"sub/AGENTS.md": "Be brief.", "sub/a.txt": "one\n"})
     patch = "*** Begin Patch\n*** Update File: sub/a.txt\n@@\n-two\n+three\n*** End Patch"
     script = [
         tool("read", path="sub/a.txt"), tool("edit", path="sub/a.txt", old_string="one", new_string="two"),

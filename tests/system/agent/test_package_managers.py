@@ -22,7 +22,7 @@ import pytest
 
 from acp_agent.client.permissions import allow_once, reject_once
 from acp_agent.loop.shell.command_network import CommandNetwork
-from tests.agent.kit import Answer, asks, bash, put, rig
+from tests.agent.kit import Answer, asks, bash, puts, rig
 from tests.executors.sandbox.kit import needs_sandbox
 
 BOUND = 60.0
@@ -174,8 +174,7 @@ async def test_a_package_manager_works_through_the_proxy(tmp_path: Path, manager
         more = {"sandbox": True, "mode": "auto", "config": config, "environ": environ}
         async with rig(tmp_path, script, permissions=[reject_once, allow_once], **more) as made:
             if manager == "cargo":
-                (made.project / "Cargo.toml").write_text(CARGO)
-                put(made.project / "src/lib.rs", "")
+                puts(made.project, {"Cargo.toml": CARGO, "src/lib.rs": ""})
             with anyio.fail_after(BOUND):
                 await made.editor.prompt("go")
                 refused = str(made.messages(2)[-1]["content"])

@@ -29,7 +29,7 @@ from acp_agent.safety.folders.paths import Roots
 from acp_agent.store.stores import sqlite_store
 from acp_agent.testing.fake_model import Answer
 from tests import containers
-from tests.agent.kit import agent_rig, audit, environ_for, put, results, rig, went
+from tests.agent.kit import agent_rig, audit, environ_for, put, puts, results, rig, went
 from tests.agent.test_background import model
 from tests.agent.test_safety import repository
 from tests.executors.kit import until_dead, until_exists
@@ -73,9 +73,7 @@ async def test_what_was_always_allowed_in_one_place_is_asked_in_another(tmp_path
 async def test_in_the_container_protected_files_are_read_only_and_hidden_ones_empty(tmp_path: Path, config: str):
     project = tmp_path / "project"
     (project / ".git" / "hooks").mkdir(parents=True)
-    (project / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
-    (project / ".env").write_text("KEY=tangerine")
-    put(project / "keys" / "one", "KEY=tangerine")
+    puts(project, {".git/HEAD": "ref: refs/heads/main\n", ".env": "KEY=tangerine", "keys/one": "KEY=tangerine"})
     (project / "both.sh").write_text("cat .[e]nv key[s]/one; echo x >.git/hooks/post-commit || echo refused")
     hidden = '[tools.files]\ndeny_read = [".env", "keys/**"]\n'
     script = [bash("sh both.sh"), Answer(text="ok")]

@@ -14,7 +14,7 @@ from acp_agent.lazy import load
 from acp_agent.testing.fake_model import Answer, Call, FakeModel
 from tests import containers
 from tests.e2e.kit import COMMAND, environ
-from tests.files import put
+from tests.files import put, puts
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
@@ -54,8 +54,7 @@ def test_the_samples_are_those_that_are_run_here():
 async def test_the_tool_in_ten_lines(tmp_path):
     assert len(SAMPLES["words.py"].splitlines()) <= 11
     site = tmp_path / "site"
-    put(site / "my_package/__init__.py", "")
-    put(site / "my_package/tools.py", SAMPLES["words.py"])
+    puts(site, {"my_package/__init__.py": "", "my_package/tools.py": SAMPLES["words.py"]})
     put(site / "mine-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: mine\nVersion: 1\n")
     points = re.search(r'^\[project\.entry-points\."acp_coder\.tools"\]\n(words = .*)$', PAGE, re.MULTILINE)
     assert points is not None

@@ -24,7 +24,7 @@ from acp_agent.executors.posix import sh_shell
 from acp_agent.executors.posix.sh_program import PREFIX, words
 from acp_agent.executors.posix.sh_side import ShSide
 from tests.executors.kit import run
-from tests.files import put
+from tests.files import put, puts
 from tests.system.executors.test_far import Remote, over
 from tests.waits import until
 
@@ -104,8 +104,7 @@ async def test_the_disk_is_what_it_is_here(shell: tuple[str, ...], tmp_path: Pat
     from acp_agent.executors.far.far_disk import FarDisk
 
     (tmp_path / "d" / ".e").mkdir(parents=True)
-    (tmp_path / "d" / "f.txt").write_text("text")
-    (tmp_path / "d" / ".e" / "g.txt").write_text("more")
+    puts(tmp_path, {"d/f.txt": "text", "d/.e/g.txt": "more"})
     for name, target in (("dl", "d"), ("fl", "d/f.txt"), ("dang", "d/none/x"), ("up", "d/.e/.."), ("loop", "loop")):
         (tmp_path / name).symlink_to(target)
     (tmp_path / "far").symlink_to("/nowhere/at/all")
@@ -344,8 +343,7 @@ async def test_only_our_own_folders_are_taken_for_ours(tmp_path: Path) -> None:
     planted = Path("/tmp") / f"{PREFIX}+{uuid.uuid4().hex}"
     dead = Path("/tmp") / f"{PREFIX}{uuid.uuid4().hex}"
     try:
-        put(dead / "owner", f"{owner().split()[0]} 999999999 1\n")
-        (dead / "mark").write_text(uuid.uuid4().hex + "\n")
+        puts(dead, {"owner": f"{owner().split()[0]} 999999999 1\n", "mark": uuid.uuid4().hex + "\n"})
         planted.mkdir()
         for name in ("owner", "mark"):
             (planted / name).symlink_to(dead / name)

@@ -17,6 +17,5 @@ def place(postgres: PostgresServer) -> tuple[str, str]:
     return postgres.url(), f"t_{uuid.uuid4().hex}"
 
 
-MODULES = (test_contract, test_found_words, test_leases, test_memories, test_processes)
 for name in ("store", "opened", "place"):
-    globals().update(contract(name, *MODULES))
+    globals().update(contract(name, test_contract, test_found_words, test_leases, test_memories, test_processes))

@@ -110,10 +110,7 @@ def test_a_connection_that_is_lost_within_a_transaction_loses_all_of_it(postgres
     assert found is not None and found.title is None
 
 
-MOMENTS = ["BEGIN", "statement", "statement done", "COMMIT", "COMMIT done"]
-
-
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("moment", ["BEGIN", "statement", "statement done", "COMMIT", "COMMIT done"])
 @pytest.mark.parametrize("whole", [True, False], ids=["one statement", "several"])
 def test_a_change_whose_connection_is_lost_is_made_once_or_told_truly(
     store: SessionStore, monkeypatch: MonkeyPatch, moment: str, whole: bool

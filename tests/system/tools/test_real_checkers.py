@@ -9,6 +9,7 @@ import pytest
 
 from acp_agent.tools.kit.tool_context import Location
 from tests.executors.kit import stage
+from tests.files import puts
 from tests.tools.kit import bench
 from tests.tools.test_diagnostics import NODE, found, python_project
 
@@ -61,8 +62,7 @@ async def test_tsc_for_real(backend: str, tmp_path: Path) -> None:
             '{"compilerOptions": {"strict": true, "types": []}, "include": ["src"]}'
         )
         (on.folder / "src").mkdir()
-        (on.folder / "src" / "a.ts").write_text('export const x: number = "a";\n')
-        (on.folder / "src" / "b.ts").write_text('import { x } from "./a";\nx.y;\n')
+        puts(on.folder, {"src/a.ts": 'export const x: number = "a";\n', "src/b.ts": 'import { x } from "./a";\nx.y;\n'})
         result = await on.call("diagnostics")
         assert found(result) == [
             ("error", "src/a.ts", 1, 14, "TS2322", "tsc"), ("error", "src/b.ts", 2, 3, "TS2339", "tsc"),
@@ -77,8 +77,7 @@ async def test_eslint_for_real(tmp_path: Path) -> None:
     async with bench(tmp_path) as on:
         (on.folder / "node_modules").symlink_to(NODE)
         (on.folder / "eslint.config.mjs").write_text('export default [{rules: {"no-var": "warn"}}];\n')
-        (on.folder / "b.js").write_text("var a = 1;\n")
-        (on.folder / "c.mjs").write_text("let (\n")
+        puts(on.folder, {"b.js": "var a = 1;\n", "c.mjs": "let (\n"})
         result = await on.call("diagnostics")
         assert {(item[0], item[1], item[4]) for item in found(result)} == {
             ("error", "c.mjs", ""), ("warning", "b.js", "no-var"),
