@@ -52,8 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _need_programs_in_temporary_folders() -> None:
     """Tests put programs of their own there; where that is forbidden (`noexec`), they take another folder."""
-    forbidden = getattr(os, "ST_NOEXEC", 0)
-    if os.statvfs(tempfile.gettempdir()).f_flag & forbidden:
+    if os.statvfs(tempfile.gettempdir()).f_flag & getattr(os, "ST_NOEXEC", 0):
         os.environ["TMPDIR"], tempfile.tempdir = "/var/tmp", None
 
 

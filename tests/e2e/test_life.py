@@ -266,8 +266,7 @@ async def test_sessions_survive_the_process(tmp_path):
         await editor.prompt("hi")
         session_id = editor.session_id
     async with spawned(tmp_path, []) as (editor, _):
-        listed = await editor.client.list_sessions()
-        assert session_id in [session.session_id for session in listed.sessions]
+        assert session_id in [session.session_id for session in (await editor.client.list_sessions()).sessions]
         await editor.load_session(session_id, tmp_path / "project")
         assert editor.text() == "remembered"
 

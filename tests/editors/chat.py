@@ -60,8 +60,7 @@ class Chat:
 
     async def answers(self) -> list[str]:
         """The agent's messages that are drawn."""
-        texts = await self.frame.locator(".from-agent").all_inner_texts()
-        return [text.strip() for text in texts]
+        return [text.strip() for text in await self.frame.locator(".from-agent").all_inner_texts()]
 
     async def prompts(self) -> list[str]:
         """The user's messages that are drawn."""
@@ -72,8 +71,7 @@ class Chat:
 
     async def cards(self) -> list[Card]:
         """The tool calls that are drawn."""
-        found = await self.frame.locator(".card[data-tool]").evaluate_all(READ_CARDS)
-        return [Card(*card) for card in found]
+        return [Card(*card) for card in await self.frame.locator(".card[data-tool]").evaluate_all(READ_CARDS)]
 
     async def options(self) -> list[str]:
         """The names of the permission options that are asked about."""

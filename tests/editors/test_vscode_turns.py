@@ -43,8 +43,7 @@ async def pid_of(window: Window, file: Path) -> int:
     async def read() -> str:
         return file.read_text() if file.exists() else ""
 
-    written = await window.eventually(read, lambda text: text.endswith("\n"))
-    return int(written)
+    return int(await window.eventually(read, lambda text: text.endswith("\n")))
 
 
 async def test_a_command_runs_in_a_real_terminal_and_its_text_stays(code, tmp_path):

@@ -70,8 +70,7 @@ def test_a_question_says_what_of_the_call_it_does_not_show():
 
 async def test_a_task_is_done_and_its_session_goes_on(tmp_path):
     async with served(tmp_path, [bash("echo hi"), "It said hi.", "Again."]) as (client, _):
-        listed = (await client.session.list_tools()).tools
-        assert {tool.name for tool in listed} == {"prompt", "status"}
+        assert {tool.name for tool in (await client.session.list_tools()).tools} == {"prompt", "status"}
         said, failed = await client.call("prompt", text="say hi")
         assert not failed and said.startswith("It said hi.\n\nWhat it did:\n- echo hi: completed\nSession: ")
         session = said.rpartition("Session: ")[2]

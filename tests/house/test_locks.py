@@ -53,8 +53,7 @@ def split(requirement: str, marker: str = "") -> tuple[str, str, str]:
     """Name, versions, marker."""
     found = re.fullmatch(r"([\w.-]+)(?:\[[^]]*\])?\s*([^;]*)", requirement)
     assert found is not None, requirement
-    versions = ",".join(sorted(found[2].replace(" ", "").split(",")))
-    return found[1].lower().replace("_", "-"), versions, marker
+    return found[1].lower().replace("_", "-"), ",".join(sorted(found[2].replace(" ", "").split(","))), marker
 
 
 def locked(entries: Iterable[Mapping[str, Any]]) -> set[tuple[str, str, str]]:

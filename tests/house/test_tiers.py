@@ -80,8 +80,7 @@ def test_what_changed_decides_which_tiers_run() -> None:
     ):  # fmt: skip
         assert tiers(changed) == wanted, changed
     order = runpy.run_path(str(ROOT / "scripts/affected.py"))["ORDER"]
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert not [each for each in order if f"\n{each}:" not in makefile]
+    assert not [each for each in order if f"\n{each}:" not in (ROOT / "Makefile").read_text(encoding="utf-8")]
 
 
 CASE = '<testcase classname="tests.a" name="{}" time="{}">{}</testcase>'

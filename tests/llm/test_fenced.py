@@ -217,8 +217,7 @@ async def test_auto_falls_back_once_the_server_refuses_tools_and_remembers(words
     async with connected("chat", [refusal, block, block]) as (inner, model):
         provider = FencedProvider(inner, "auto")
         for _ in range(2):
-            events = await events_of(provider)
-            assert [event.name for event in events if isinstance(event, llm.ToolUse)] == ["bash"]
+            assert [event.name for event in await events_of(provider) if isinstance(event, llm.ToolUse)] == ["bash"]
         assert ["tools" in request.body for request in model.requests] == [True, False, False]
 
 

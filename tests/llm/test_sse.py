@@ -44,8 +44,7 @@ def test_byte_by_byte_gives_the_same_events(stream: bytes) -> None:
 
 def test_an_event_is_given_at_its_blank_line_and_many_do_not_add_up() -> None:
     assert SseDecoder().feed(b"data: a\r\n\r") == [ServerSentEvent(b"a")]
-    decoder = SseDecoder(limit=100)
-    assert len([event for _ in range(100) for event in decoder.feed(b"data: 123456789\n\n")]) == 100
+    assert len([event for _ in range(100) for event in SseDecoder(limit=100).feed(b"data: 123456789\n\n")]) == 100
 
 
 @pytest.mark.parametrize("chunk", [b"x" * 60, b"data: 123456789\n", b"data:12345\ndata:12345\n"])

@@ -39,8 +39,7 @@ messages = st.lists(
 @given(messages)
 def test_no_two_user_messages_in_a_row_and_no_empty_assistant_message(added):
     history = History(added)
-    kinds = [type(message) for message in history.messages]
-    assert (UserMessage, UserMessage) not in list(pairwise(kinds))
+    assert (UserMessage, UserMessage) not in list(pairwise([type(message) for message in history.messages]))
     assert all(m.text or m.tool_calls for m in history.messages if isinstance(m, AssistantMessage))
 
 

@@ -28,8 +28,7 @@ def entry(name: str, description: str = "", *, core: bool = False, reads_only: b
 
 
 def offer(entries, mode: ModeId = "code", missing=None, relevance=None, **config) -> Offer:
-    registry = Registry(entries, {})
-    return made_of(registry, ToolsConfig(**config), mode, missing, relevance)
+    return made_of(Registry(entries, {}), ToolsConfig(**config), mode, missing, relevance)
 
 
 def made_of(registry, config, mode: ModeId = "code", missing=None, relevance=None, model="default/m") -> Offer:
@@ -257,8 +256,7 @@ async def test_the_default_tools_are_few_and_short(guidance, most):
     made = made_of(builtin_registry(), ToolsConfig(guidance=guidance), missing=dict.fromkeys(ABSENT, "not here"))
     size = len(msgspec.json.encode(made.definitions()))
     assert size <= most, size
-    texts = " ".join(tool.description for tool in made.definitions())
-    assert ("When to use:" in texts) == (guidance == "full")
+    assert ("When to use:" in " ".join(tool.description for tool in made.definitions())) == (guidance == "full")
     assert "null" not in str([tool.parameters for tool in made.definitions()])
 
 
@@ -374,8 +372,7 @@ def test_only_complex_tools_think_first_and_only_when_it_is_enabled():
     entries = [
         ToolEntry("simple", (), "other", False, "s", SIMPLE), ToolEntry("nested", (), "other", False, "n", NESTED),
     ]  # fmt: skip
-    plain = offer(entries).definitions()
-    assert all("thinking" not in tool.parameters["properties"] for tool in plain)
+    assert all("thinking" not in tool.parameters["properties"] for tool in offer(entries).definitions())
     simple, nested = offer(entries, tafc=TafcConfig(enabled=True)).definitions()
     assert "thinking" not in simple.parameters["properties"]
     assert next(iter(nested.parameters["properties"])) == "thinking"

@@ -99,8 +99,7 @@ def test_a_commands_answer_never_becomes_the_models_words() -> None:
 
 
 def test_words_that_a_killed_agent_had_said_are_kept() -> None:
-    user = message(UserMessage((TextPart("prompt 1"),)))
-    history, repaired = rebuild_history([*turn(1), user, said("half an ans")])
+    history, repaired = rebuild_history([*turn(1), message(UserMessage((TextPart("prompt 1"),))), said("half an ans")])
     assert repaired == [AssistantMessage("half an ans")] and len(history.messages) == 2
 
 

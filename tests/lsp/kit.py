@@ -42,8 +42,7 @@ class Kit:
         """What the raw server was sent."""
         place = self.folder / "heard"
         lines = place.read_text(encoding="utf-8").splitlines() if place.exists() else []
-        messages = [json.loads(line) for line in lines]
-        return [each for each in messages if not method or each.get("method") == method]
+        return [each for each in [json.loads(line) for line in lines] if not method or each.get("method") == method]
 
     async def hears(self, method: str, count: int = 1) -> list[dict[str, Any]]:
         """Waits until the raw server was sent `count` of these."""

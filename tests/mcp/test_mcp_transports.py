@@ -29,8 +29,7 @@ async def test_a_server_of_the_package_is_used(spec: ServerSpec) -> None:
         assert (add.title, add.description, add.read_only_hint) == ("Adder", "Adds two numbers.", True)
         assert add.parameters["required"] == ["a", "b"]
         assert await k.text("add", "good", a=1, b=2) == "3"
-        result = await k.call("good", "picture", {})
-        assert [part.mime_type for part in result.parts] == ["image/png"]
+        assert [part.mime_type for part in (await k.call("good", "picture", {})).parts] == ["image/png"]
         assert (await k.call("good", "broken", {})).is_error
         assert await k.servers.prompt("good", "explain", {"topic": "it"}) == [("user", "Explain it")]
         async with anyio.create_task_group() as tasks:

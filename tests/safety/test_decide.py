@@ -32,8 +32,7 @@ def test_touching_nothing_and_reading_inside_are_allowed_in_every_mode_and_writi
 
 @pytest.mark.parametrize("mode", ["read", "write"])
 def test_paths_outside_are_denied(mode: str, roots: Roots, tmp_path: Path) -> None:
-    access = PathAccess("read" if mode == "read" else "write", tmp_path.parent / "x")
-    found = verdict(roots, access)
+    found = verdict(roots, PathAccess("read" if mode == "read" else "write", tmp_path.parent / "x"))
     assert isinstance(found, Deny)
     assert "outside" in found.reason
 

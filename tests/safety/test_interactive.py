@@ -109,8 +109,7 @@ async def test_git_keeps_the_message_where_it_would_open_an_editor(tmp_path: Pat
     with anyio.fail_after(60):
         process = await commands.run(Command(f"{made} && {amended}", tmp_path))
         try:
-            status = await process.wait()
-            assert (status.exit_code, process.stdout) == (0, "kept\n")
+            assert ((await process.wait()).exit_code, process.stdout) == (0, "kept\n")
         finally:
             await process.close()
             await commands.close()

@@ -255,8 +255,7 @@ def test_an_allow_list_of_tools_makes_the_deny_list_moot() -> None:
 ])  # fmt: skip
 def test_constraints_of_arguments(constraint: ScopedConstraint, arguments: dict, stops: bool) -> None:
     accesses = [ExecuteAccess(arguments["command"], Path("/srv")) if arguments else NoAccess()]
-    asked = Subject(CallFacts("bash", arguments, accesses), ROOTS)
-    assert bool(broken(limits(constraint), asked)) is stops
+    assert bool(broken(limits(constraint), Subject(CallFacts("bash", arguments, accesses), ROOTS))) is stops
 
 
 def test_paths_and_hosts_are_held_to_theirs(tmp_path: Path) -> None:

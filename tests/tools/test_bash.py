@@ -164,8 +164,7 @@ async def test_what_outlives_its_wait_is_handed_over_with_the_time_that_is_left(
 
 
 async def test_a_timeout_within_the_wait_kills(on: Bench) -> None:
-    result = await on.call("bash", command="sleep 600", wait="30s", timeout=0.2)
-    assert "longer than 0.2 s" in result.text
+    assert "longer than 0.2 s" in (await on.call("bash", command="sleep 600", wait="30s", timeout=0.2)).text
     assert not on.the_call.background
 
 

@@ -477,8 +477,7 @@ async def test_a_line_of_any_length_is_read_by_its_columns(tmp_path: Path) -> No
         (on.folder / "one").write_text(text)
         read, more = "", {"offset": 1}
         while more:
-            shown = (await on.call("read", path="one", **more)).text
-            line, _, footer = shown.rpartition("\n[")
+            line, _, footer = (await on.call("read", path="one", **more)).text.rpartition("\n[")
             read += line.partition("\t")[2]
             found = re.search(r"offset (1) and column (\d+)", footer)
             more = {"offset": 1, "column": int(found[2])} if found else {}

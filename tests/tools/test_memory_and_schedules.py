@@ -47,8 +47,7 @@ async def test_a_memory_that_is_too_long_is_refused_and_nothing_is_lost(on):
 async def test_a_schedule_is_added_after_asking_listed_and_removed(on):
     (asked,) = on.access("schedule_add", timing="2h", prompt="Look.")
     assert isinstance(asked, ToolAccess)
-    preview = await on.preview("schedule_add", timing="2h", prompt="Look.")
-    assert "Look." in preview.content[0].content.text
+    assert "Look." in (await on.preview("schedule_add", timing="2h", prompt="Look.")).content[0].content.text
     before = time.time()
     made = await on.call("schedule_add", timing="2h", prompt="Look.")
     (schedule,) = on.schedules.list(str(on.folder))

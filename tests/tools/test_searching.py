@@ -57,8 +57,7 @@ async def test_find_path_gives_paths_relative_to_the_working_directory(on: Bench
     assert (await on.call("find_path", pattern="*.py")).text == "src/a.py\nsrc/b.py"
     assert (await on.call("find_path", pattern="a.*", path="src")).text == "src/a.py"
     assert (await on.call("find_path", pattern="src/")).text == "src/"
-    nothing = await on.call("find_path", pattern="*.rs")
-    assert nothing.text == f"Nothing below . matches `*.rs`. {NOT_FOUND}"
+    assert (await on.call("find_path", pattern="*.rs")).text == f"Nothing below . matches `*.rs`. {NOT_FOUND}"
     for word, told in (("none", "These are names of files: `grep` looks into them."), ("*NEEDLE*", "it in src/a.py:2")):
         assert told in (await on.call("find_path", pattern=word)).text
 

@@ -342,8 +342,7 @@ async def test_an_answer_that_unpacks_to_too_much_is_cut_on_the_way(web: Web) ->
 @pytest.mark.parametrize(("coding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
 async def test_packed_answers_are_unpacked(web: Web, coding: str, pack: object) -> None:
     assert callable(pack)
-    url = web.serve("/a", pack(b"packed"), headers={"Content-Encoding": coding})
-    assert (await get(web, url)).text == "packed"
+    assert (await get(web, web.serve("/a", pack(b"packed"), headers={"Content-Encoding": coding}))).text == "packed"
 
 
 @pytest.mark.parametrize(("body", "headers", "category", "words"), [

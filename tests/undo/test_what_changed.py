@@ -79,8 +79,7 @@ def test_nothing_is_missed_that_a_look_at_everything_finds(tmp_path: Path, how: 
             found = {change.path for change in looks.look(1.0)}
             watch.left = 0
             found |= {change.path for change in looks.look(1.0)} if how == "racing" else set()
-            after = state_of(project)
-            assert {project / path for path in changed(before, after)} <= found, (seed, number)
+            assert {project / path for path in changed(before, state_of(project))} <= found, (seed, number)
             every |= found
         late = {change.path for change in slow.look(1.0)}
         assert {project / path for path in changed(begun, state_of(project))} <= late & every

@@ -102,8 +102,7 @@ async def test_a_turn_over_a_websocket_and_the_session_is_there_for_the_next_con
             assert not first.violations
             assert not [line for line in first.transcript if line.message.get("method") == "terminal/create"]
         async with editor(place) as second:
-            listed = await second.client.list_sessions()
-            assert [each.session_id for each in listed.sessions] == [session]
+            assert [each.session_id for each in (await second.client.list_sessions()).sessions] == [session]
             await second.load_session(session, place.project)
             assert "It is made." in json.dumps([line.message for line in second.transcript])
     assert (place.project / "made").read_text() == "made\n"

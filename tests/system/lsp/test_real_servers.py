@@ -172,8 +172,7 @@ async def test_questions_about_typescript_are_answered(tmp_path: Path):
         (symbol,) = await kit.servers.document_symbols(one)
         assert (symbol.name, [child.name for child in symbol.children]) == ("Duck", ["quack"])
         assert [each.name for each in await kit.servers.workspace_symbols("quack")] == ["quack"]
-        edit = await kit.servers.rename(two, at, "honk")
-        assert {Path(uri).name for uri in edit.changes} == {"one.ts", "two.tsx"}
+        assert {Path(uri).name for uri in (await kit.servers.rename(two, at, "honk")).changes} == {"one.ts", "two.tsx"}
         with pytest.raises(LspError, match="You cannot rename this element"):
             await kit.servers.rename(two, Position(1, 0), "honk")
 

@@ -41,8 +41,7 @@ def answered(body: dict[str, Any]) -> Answer:
     last = body["messages"][-1]
     if last["role"] == "tool":
         return Answer(text=f"It said: {last['content']}")
-    text = last["content"] if isinstance(last["content"], str) else last["content"][-1]["text"]
-    line = text.rpartition("\n")[2]
+    line = (last["content"] if isinstance(last["content"], str) else last["content"][-1]["text"]).rpartition("\n")[2]
     return Answer(tool_calls=(Call("bash", {"command": line.lstrip("&"), "background": line.startswith("&")}),))
 
 
