@@ -8,7 +8,7 @@ __all__ = ["put", "puts"]
 
 def put(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     return path
 
 

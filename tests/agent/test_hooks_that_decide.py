@@ -5,7 +5,6 @@ import os
 import re
 import shlex
 import socket
-import subprocess
 from argparse import Namespace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -28,6 +27,7 @@ from acp_agent.loop.hooks.hook_protocol import read_exit, read_text
 from acp_agent.schema.acp import CreateElicitationResponse
 from acp_agent.testing.fake_model import Answer, Call
 from tests.processes import running
+from tests.repositories import git
 from tests.waits import until
 
 from .kit import asks, audit, bash, cancels, put, results, rig, rounds, trust, went
@@ -359,9 +359,8 @@ async def test_no_sub_agent_gets_around_a_hook_of_the_folder(tmp_path):
     command = "grep -q forbidden && { echo 'not here' >&2; exit 2; }; exit 0"
     entry = {"hooks": [{"type": "command", "command": command}]}
     (own / "settings.json").write_text(json.dumps({"hooks": {"PreToolUse": [entry]}}))
-    git = ["git", "-C", str(tmp_path / "project"), "-c", "user.name=a", "-c", "user.email=a@b"]
-    for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "x"]):
-        subprocess.run([*git, *words], check=True, capture_output=True)
+    for words in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "x")):
+        git(tmp_path / "project", *words)
     task = {"prompt": "Do it.", "isolation": "worktree"}
     script = [*rounds(Call("delegate", task))[:1], *rounds(bash("touch forbidden")), "done"]
     async with rig(tmp_path, script, mode="auto") as r:

@@ -18,7 +18,7 @@ from acp_agent.safety.lines.examine import examine
 from acp_agent.testing.fake_model import Call
 from acp_agent.undo.folder_watch import Watch as Changes
 from tests.nightly import examples
-from tests.repositories import git, repository
+from tests.repositories import committed, git, repository
 from tests.tables import packed
 
 from .kit import audit, bash, put, puts, results, rig, rounds, went
@@ -185,8 +185,7 @@ async def test_everyday_commands_work_and_say_one_line_at_most(tmp_path: Path) -
         for branch in ("main", "other"):
             git(r.project, "switch", "-q", *(["-c"] if branch == "other" else []), branch)
             (r.project / ".github/workflows/ci.yml").write_text(f"of {branch}\n")
-            git(r.project, "add", ".")
-            git(r.project, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", branch)
+            committed(r.project, ".", message=branch)
         git(r.project, "switch", "-q", "main")
         await r.editor.prompt("go")
         first, second, third = results(r, 4)

@@ -51,9 +51,8 @@ def turn(agent: ScriptedAgent, *updates: dict[str, Any]) -> None:
 
 
 def call(report: str, status: str | None = None, **rest: Any) -> dict[str, Any]:
-    title = {"title": "a call"} if report == "tool_call" else {}
-    state = {} if status is None else {"status": status}
-    return {"sessionUpdate": report, "toolCallId": "t", **title, **state, **rest}
+    more = ({"title": "a call"} if report == "tool_call" else {}) | ({} if status is None else {"status": status})
+    return {"sessionUpdate": report, "toolCallId": "t", **more, **rest}
 
 
 async def test_whole_turn_is_recorded_and_clean() -> None:
@@ -258,8 +257,7 @@ async def test_wrong_on_purpose_is_not_held_against_the_test() -> None:
         await editor.send_line(b"not json")
         await editor.send_line(b'{"jsonrpc":"2.0","id":"mine","method":"initialize"}')
         await editor.wait_until(lambda: [line for line in editor.lines("from_agent") if line.get("id") == "mine"])
-        errors = [line["error"]["code"] for line in editor.lines("from_agent") if "error" in line]
-        assert -32700 in errors
+        assert -32700 in [line["error"]["code"] for line in editor.lines("from_agent") if "error" in line]
         assert ("session/cancel", {"nonsense": True}) in agent.received
 
 

@@ -39,10 +39,7 @@ def tree(tmp_path: Path) -> Path:
         ".env": "needle\n", "node_modules/h.py": "needle\n", "top-only.txt": "needle\n",
         "src/top-only.txt": "needle\n", ".git/config": "needle\n", "ü b.md": "needle\n",
     }  # fmt: skip
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text.encode())
+    puts(root, files)
     (root / "binary.bin").write_bytes(b"needle\0needle\n")
     (root / "latin.txt").write_bytes(b"needle \xff\n")
     put((outside := tmp_path / "outside") / "secret.py", "needle\n")
@@ -300,9 +297,7 @@ def test_what_is_found_and_what_is_left_out_is_what_is_there(
         subprocess.run(["git", "init", "-q", root], check=True)
         for name, (count, closed) in tree.items():
             with suppress(OSError):
-                (root / name).parent.mkdir(parents=True, exist_ok=True)
-                (root / name).write_text("x\nneedle\n" * count)
-                (root / name).chmod(0 if closed else 0o644)
+                put(root / name, "x\nneedle\n" * count).chmod(0 if closed else 0o644)
         for name, rule in rules.items():
             if (root / name).is_dir():
                 (root / name / ".gitignore").write_text(rule)

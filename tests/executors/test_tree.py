@@ -98,8 +98,7 @@ async def test_nothing_is_replaced_unless_told(on: Stage, operation: str) -> Non
     await run(on.folder / "f", on.folder / "g", overwrite=True, max_entries=MOST)
     await run(on.folder / "d", on.folder / "e", overwrite=True, max_entries=MOST)
     assert (on.folder / "g").read_text() == "f" and picture(on.folder / "e") == before
-    left = {"move": {"g", "e"}, "copy": {"f", "g", "d", "e"}}[operation]
-    assert set(os.listdir(on.folder)) == left
+    assert set(os.listdir(on.folder)) == {"move": {"g", "e"}, "copy": {"f", "g", "d", "e"}}[operation]
 
 
 @pytest.mark.parametrize("operation", ["move", "copy"])

@@ -143,15 +143,21 @@ async def test_http_statuses_are_classified_and_the_connection_stays(small) -> N
         assert await k.text("t", "small") == "fine" and k.troubles == []
 
 
-async def test_a_session_the_server_has_forgotten_is_begun_anew(small) -> None:
+@pytest.mark.parametrize(("what", "before", "after", "words"), [
+    ("session", "first", "second", "no longer knows the session"), ("body", b"", b"nonsense", "was lost"),
+])  # fmt: skip
+async def test_a_session_that_was_forgotten_or_a_connection_that_breaks_is_begun_anew(
+    small, what, before, after, words
+):
     server, spec = small
-    server.session = "first"
+    setattr(server, what, before)
     async with kept(spec) as k:
         assert await k.text("t", "small") == "fine"
-        server.session = "second"
-        with pytest.raises(McpError, match="no longer knows the session") as error:
+        setattr(server, what, after)
+        with pytest.raises(McpError, match=words) as error:
             await k.text("t", "small")
         assert error.value.code == "transient"
+        server.body = b""
         assert await k.text("t", "small") == "fine"
 
 
@@ -188,14 +194,3 @@ def test_half_characters_are_found_wherever_the_pieces_are_cut() -> None:
     for tail in (b"\\", rb"\u", rb"\ud8", rb"\ud800", rb"\ud800\u", rb"\\\\"):
         repairer = Repairer()
         assert repairer.feed(b"x" + tail) + repairer.end() == repaired(b"x" + tail)
-
-
-async def test_a_connection_that_breaks_is_made_again(small) -> None:
-    server, spec = small
-    async with kept(spec) as k:
-        server.body = b"nonsense"
-        with pytest.raises(McpError, match="was lost") as error:
-            await k.text("t", "small")
-        assert error.value.code == "transient"
-        server.body = b""
-        assert await k.text("t", "small") == "fine"

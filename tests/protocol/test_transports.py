@@ -256,7 +256,7 @@ async def test_regular_file_and_dev_null_as_stdout_are_written(tmp_path: Path, f
     assert file.read_bytes() == b"line\n" * 100_000
 
 
-async def test_blocking_flags_are_as_before_after_close(fds: Any) -> None:
+async def test_blocking_flags_are_as_before_after_close_and_descriptors_that_are_gone_no_failure(fds: Any) -> None:
     in_read, _ = fds(*os.pipe())
     _, out_write = fds(*os.pipe())
     transport = FdTransport(in_read, out_write)
@@ -267,11 +267,6 @@ async def test_blocking_flags_are_as_before_after_close(fds: Any) -> None:
     os.set_blocking(out_write, False)
     FdTransport(in_read, out_write).close()
     assert not os.get_blocking(out_write)
-
-
-async def test_close_after_the_descriptors_are_gone_is_no_failure(fds: Any) -> None:
-    in_read, _ = fds(*os.pipe())
-    _, out_write = fds(*os.pipe())
     transport = FdTransport(in_read, out_write)
     os.close(in_read)
     os.close(out_write)

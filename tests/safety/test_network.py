@@ -85,27 +85,15 @@ def test_an_url_of_a_public_host_is_given_in_its_one_spelling_which_stays_as_it_
     assert check_url(once.url, NOTHING_MORE) == once
 
 
-@table("host", PRIVATE_HOSTS)
-def test_no_spelling_of_a_private_host_gets_through(host: str) -> None:
-    for url in (f"https://{host}", f"https://{host}:8443/x?y"):
-        with pytest.raises(ToolError) as refused:
-            check_url(url, NOTHING_MORE)
-        assert refused.value.category == "policy_blocked"
-
-
-@table("url", NO_URLS)
-def test_what_is_no_url_is_the_callers_mistake(url: str) -> None:
+@table(("url", "category"), [
+    *((f"https://{host}{rest}", "policy_blocked") for host in PRIVATE_HOSTS for rest in ("", ":8443/x?y")),
+    *((url, "policy_blocked") for url in FORBIDDEN), *((url, "invalid_parameters") for url in NO_URLS),
+])  # fmt: skip
+def test_a_private_host_is_policy_in_every_spelling_what_is_no_url_a_mistake_and_no_password_is_repeated(url, category):
     with pytest.raises(ToolError) as refused:
         check_url(url, NOTHING_MORE)
-    assert refused.value.category == "invalid_parameters"
+    assert refused.value.category == category and "geheim" not in str(refused.value)
     assert str(refused.value).isprintable() and len(str(refused.value)) < 1000
-
-
-@table("url", FORBIDDEN)
-def test_what_must_not_be_asked_is_policy_and_no_password_is_repeated(url: str) -> None:
-    with pytest.raises(ToolError) as refused:
-        check_url(url, NOTHING_MORE)
-    assert refused.value.category == "policy_blocked" and "geheim" not in str(refused.value)
 
 
 @given(number=st.integers(0, 2**32 - 1), form=st.integers(0, 4))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from acp_agent.setup.editor_table import config_path, editors, folder
+from tests.files import put
 from tests.forked import COMMAND as PROGRAM
 from tests.forked import forked_command
 
@@ -30,10 +31,7 @@ def where(home: Path, name: str) -> Path:
 
 def written(home: Path, name: str, text: str) -> Path:
     """The person's own configuration of that editor."""
-    path = where(home, name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
+    return put(where(home, name), text)
 
 
 @pytest.mark.parametrize("name", list(editors()))

@@ -31,10 +31,7 @@ HIDDEN = (".env", "sub/.env.local", "keys/a", "keys/deep/b", "conf/private.txt",
 @pytest.fixture
 async def on(tmp_path: Path) -> AsyncIterator[Bench]:
     async with bench(tmp_path, files=FILES) as made:
-        for name in HIDDEN:
-            path = made.folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"{SECRET}\n")
+        puts(made.folder, dict.fromkeys(HIDDEN, f"{SECRET}\n"))
         puts(made.folder, {"conf/public.txt": "open words\n", ".env.example": "open words\n", "plain": "open words\n"})
         (made.folder / "alias").symlink_to(".env")
         (made.folder / "keys-alias").symlink_to("keys")

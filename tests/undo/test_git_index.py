@@ -9,15 +9,13 @@ from hypothesis import strategies as st
 
 from acp_agent.undo.git_blobs import tracked
 from acp_agent.undo.git_index import Entry, changed_files, entries
+from tests.files import puts
 from tests.repositories import git
 
 
 def repository(folder: Path, names: list[str]) -> Path:
-    folder.mkdir()
+    puts(folder, {name: name for name in names})
     git(folder, "init", "-q")
-    for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(name)
     git(folder, "add", "--all")
     return folder
 
