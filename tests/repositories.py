@@ -13,7 +13,7 @@ OPTIONS = ("-c", "protocol.file.allow=always", "-c", "user.name=a", "-c", "user.
 
 def git(folder: Path, *arguments: str, check: bool = True) -> str:
     """Its standard output."""
-    command = ["git", "-C", folder, *OPTIONS, *arguments]
+    command = ["git", "-C", str(folder), *OPTIONS, *arguments]
     environ = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
     return subprocess.run(command, capture_output=True, text=True, env=environ, timeout=60, check=check).stdout
 

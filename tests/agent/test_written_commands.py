@@ -15,9 +15,9 @@ from acp_agent.loop.prompts.written_commands import MAX_COMMANDS, WrittenCommand
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import AvailableCommandsUpdate
 from acp_agent.testing.fake_model import Answer, Call
+from tests.repositories import repository
 
 from .kit import asks, bash, put, puts, rig, rounds, trust, went
-from .test_safety import repository
 
 
 def prompt(r, number: int = 1) -> str:

@@ -43,7 +43,8 @@ async def pid_of(window: Window, file: Path) -> int:
     async def read() -> str:
         return file.read_text() if file.exists() else ""
 
-    return int(await window.eventually(read, lambda text: text.endswith("\n")))
+    written = await window.eventually(read, lambda text: text.endswith("\n"))
+    return int(written)
 
 
 async def test_a_command_runs_in_a_real_terminal_and_its_text_stays(code, tmp_path):

@@ -255,8 +255,7 @@ async def test_http_request_sends_what_it_is_given_and_gives_the_whole_answer(su
     assert (asked.headers["content-type"], asked.headers["x-key"]) == ("application/json", "k")
     assert result.text.startswith(f"201 {url}\n")
     assert "x-made: yes" in result.text
-    assert result.text.endswith('\n\n{"id": 1}') and result.raw_output["status"] == 201
-    assert not result.failed
+    assert result.text.endswith('\n\n{"id": 1}') and result.raw_output["status"] == 201 and not result.failed
 
 
 @pytest.mark.parametrize("status", [400, 404, 429, 500])

@@ -31,8 +31,8 @@ from acp_agent.testing.fake_model import Answer
 from tests import containers
 from tests.agent.kit import agent_rig, audit, environ_for, put, puts, results, rig, went
 from tests.agent.test_background import model
-from tests.agent.test_safety import repository
 from tests.executors.kit import until_dead, until_exists
+from tests.repositories import repository
 from tests.system.agent.kit import bash, doctor, in_container, tool
 
 
