@@ -267,6 +267,7 @@ async def test_blocking_flags_are_as_before_after_close_and_descriptors_that_are
     os.set_blocking(out_write, False)
     FdTransport(in_read, out_write).close()
     assert not os.get_blocking(out_write)
+    os.set_blocking(out_write, True)
     transport = FdTransport(in_read, out_write)
     os.close(in_read)
     os.close(out_write)
