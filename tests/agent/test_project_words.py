@@ -149,7 +149,7 @@ async def test_the_prompt_says_how_many_files_were_changed_without_asking_git(tm
         async with went(tmp_path, ["ok"], prompt="hi") as r:
             return r.context()
 
-    told = ", {} not staged." if version != "4" else "."
+    told = ", {} not staged."
     assert "Git branch at the start: topic" + told.format("no changed files") in await words()
     os.utime(project / "touched.txt", (1, 1))
     (project / "gone.txt").unlink()
