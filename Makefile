@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Programs that the tests start hundreds of times would each compile what has changed.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: page demo test test-system nightly coverage affected hostile test-models test-editors test-agents test-conformance test-v2 test-release release docs quick check bench bench-scale generate lock eval harbor venv tools clean
+.PHONY: page demo test test-system nightly coverage affected hostile test-models test-editors test-agents test-conformance test-v2 test-release release docs quick check bench bench-scale bench-long generate lock eval harbor venv tools clean
 
 venv: $(STAMP)
 
@@ -109,6 +109,10 @@ bench: $(STAMP)
 # What search costs in repositories of 1,000, 30,000 and 300,000 files, beside `rg` itself: scripts/bench_scale.py.
 bench-scale: $(STAMP)
 	@$(BIN)/python scripts/bench_scale.py
+
+# Long conversations and wide offers, each at three sizes: whether it costs more than it is longer. scripts/bench_long.py.
+bench-long: $(STAMP)
+	@$(BIN)/python scripts/bench_long.py
 
 generate: $(STAMP)
 	@$(BIN)/python scripts/generate.py

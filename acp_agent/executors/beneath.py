@@ -91,7 +91,7 @@ def _in_one_step(path: Path) -> int | None:
     top = os.open(path.anchor, STEP)
     try:
         for _ in range(TRIES):
-            handle, number = _openat2(top, str(path.relative_to(path.anchor)))
+            handle, number = _openat2(top, str(path)[len(path.anchor) :] or ".")
             if number != errno.EAGAIN:
                 break
     finally:
@@ -216,11 +216,16 @@ def kernel_walks() -> bool:
 
 def _openat2(top: int, path: str) -> tuple[int, int]:
     """The descriptor of a folder, or -1 and the error's number."""
+    handle = int(_libc().syscall(OPENAT2, top, os.fsencode(path), *_how()))
+    return handle, (load("ctypes:get_errno")() if handle < 0 else 0)
+
+
+@cache
+def _how() -> tuple[Any, Any]:
+    """What `openat2` is asked for, and its size."""
     # With O_NOFOLLOW, a link as the last component could not be distinguished from a file.
     how = (load("ctypes:c_uint64") * 3)(STEP & ~os.O_NOFOLLOW, 0, RESOLVE)
-    size = load("ctypes:c_size_t")(24)
-    handle = int(_libc().syscall(OPENAT2, top, os.fsencode(path), load("ctypes:byref")(how), size))
-    return handle, (load("ctypes:get_errno")() if handle < 0 else 0)
+    return load("ctypes:byref")(how), load("ctypes:c_size_t")(24)
 
 
 def kernels_own(descriptor: int) -> bool:

@@ -40,6 +40,11 @@ class TurnQueue:
     def busy(self) -> bool:
         return bool(self._scopes)
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether the running turn is to end; also for what shields itself from that."""
+        return any(scope.cancel_called for scope in self._scopes)
+
     @contextmanager
     def cancellable(self) -> Iterator[anyio.CancelScope]:
         """The scope of one prompt, which `cancel` ends."""

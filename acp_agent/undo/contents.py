@@ -164,8 +164,9 @@ class Contents:
         for folder in folders:
             with os.scandir(folder) as entries:
                 for entry in entries:
-                    seen = entry.stat(follow_symlinks=False)
-                    found.append((os.path.basename(folder) + entry.name, seen.st_size, seen.st_mtime))
+                    with suppress(FileNotFoundError):  # It has got its name.
+                        seen = entry.stat(follow_symlinks=False)
+                        found.append((os.path.basename(folder) + entry.name, seen.st_size, seen.st_mtime))
         return found
 
     def sweep(self, live: Collection[str]) -> int:

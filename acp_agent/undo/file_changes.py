@@ -20,6 +20,9 @@ from acp_agent.undo.undo_plan import BETWEEN, CHANGED_SINCE, UNSAVED, by_path, m
 MATCHER = "difflib:SequenceMatcher"
 MOST_SHOWN = 1_000_000
 """Bytes of a file that is shown."""
+MOST_FILES = 500
+"""Files whose texts are compared in one answer; of the others only what became of them is told."""
+MANY_FILES = f"more than {MOST_FILES} files changed, so this one is not shown"
 MOST_COMPARED = 20_000
 """Lines of a file whose hunks are found."""
 
@@ -87,13 +90,15 @@ def parts_of(changes: Sequence[Change], now: Mapping[Path, Entry] | None, conten
     return {path: found[path] for path in done if path in found}
 
 
-def file_change(path: Path, before: Entry, after: Entry, contents: Contents) -> FileChange | None:
-    """`None` for folders, which are not shown."""
+def file_change(path: Path, before: Entry, after: Entry, contents: Contents | None) -> FileChange | None:
+    """`None` for folders, which are not shown. Without `contents` texts are not compared."""
     if (kind := how_changed(before, after)) is None:
         return None
     words = []
     if before.kind == after.kind == "file" and before.mode != after.mode:
         words.append(f"mode {before.mode:o} becomes {after.mode:o}")
+    if contents is None:
+        return FileChange(path, kind, None, None, False, (), words="; ".join([*words, MANY_FILES]))
     try:
         old, new = text_of(before, contents), text_of(after, contents)
     except (ContentError, UnicodeError) as error:

@@ -84,13 +84,12 @@ def mark_of(found: os.stat_result) -> str:
 
 
 def has_other_names(path: Path) -> bool:
-    """Whether the file is a hard link."""
+    """Whether the file is a hard link; only for words, as it follows links on the way."""
     try:
-        with folder(path.parent) as parent:
-            found = look(parent, path.name)
-    except (OSError, ExecutorError):
+        found = os.lstat(path)
+    except OSError:
         return False
-    return found is not None and stat.S_ISREG(found.st_mode) and found.st_nlink > 1
+    return stat.S_ISREG(found.st_mode) and found.st_nlink > 1
 
 
 def missing_folders(path: Path) -> list[Path]:
@@ -157,7 +156,7 @@ def put_in_place(path: Path, entry: Entry, contents: Contents) -> bool:
             old = _all(descriptor, found)
             try:
                 _fill(descriptor, data)
-                if stat.S_IMODE(found.st_mode) != entry.mode:
+                if stat.S_IMODE(os.fstat(descriptor).st_mode) != entry.mode:  # Writing may take bits from it.
                     os.fchmod(descriptor, entry.mode)
             except OSError:
                 _fill(descriptor, old)

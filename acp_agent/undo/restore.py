@@ -43,11 +43,16 @@ from acp_agent.undo.undo_plan import Step
 T = TypeVar("T")
 
 LOCKS = "restoring"
+MANY = 500
+"""Steps from which on small files are written in place: a file system takes long to free what is replaced."""
+SMALL = 64 * 1024
+"""Bytes of such a file."""
 DENIED = (errno.EACCES, errno.EPERM, errno.EBUSY)
 
 
-def make(steps: Sequence[Step], camera: Camera) -> list[str]:
+def make(steps: Sequence[Step], camera: Camera, tell: Callable[[int], None] = lambda done: None) -> list[str]:
     """Makes all steps, or none: if one fails, those before it are taken back. Returns what was not done, in words.
+    `tell`: called before each step with how many are done; what it raises stops all.
 
     Raises ContentError, ExecutorError, OSError.
     """
@@ -60,6 +65,7 @@ def make(steps: Sequence[Step], camera: Camera) -> list[str]:
         for step in steps:
             undo.set_aside(step)
         for step in steps:
+            tell(len(done))
             if step.now.kind != "dir":  # A folder may be open now, and only an empty one is removed.
                 now = NOTHING if step.path in undo.asides else step.now
                 _need(undo.look(step, seen[step.path]).same(now), step)
@@ -124,6 +130,9 @@ class _Undo:
         if then.kind == step.now.kind == "dir":
             if then.mode != step.now.mode:
                 set_mode(path, then.mode | OPEN)
+            return ""
+        small = all(each.content and each.size <= SMALL for each in (step.now, then))  # `half` knows one begun.
+        if small and len(self.steps) >= MANY and put_in_place(path, then, self._camera.contents):
             return ""
         return self._put(path, then)
 

@@ -13,6 +13,7 @@ import pytest
 
 from acp_agent.client.permissions import reject_once
 from acp_agent.errors import PeerError
+from acp_agent.loop.undo import undo_commands
 from acp_agent.schema import acp
 from acp_agent.testing.fake_editor import AnswersError
 from acp_agent.testing.fake_model import Answer, Call
@@ -755,6 +756,60 @@ async def test_an_undo_while_a_turn_runs_is_refused_and_a_command_that_is_stoppe
         await cancels(r, turn)
         await said(r, "/undo 1 files yes")
         assert list(r.project.iterdir()) == []
+
+
+@pytest.mark.parametrize("in_editor", [False, True])
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_it_is_shown_how_far_a_long_undo_is_and_cancelled_it_leaves_all_as_it_was(
+    tmp_path, monkeypatch, cancelled, in_editor
+):
+    monkeypatch.setattr("acp_agent.loop.undo.undoing.TOLD", 4)
+    monkeypatch.setattr("acp_agent.loop.undo.undoing.OFTEN", 1)
+    monkeypatch.setattr("acp_agent.undo.restore.MANY", 5)
+    files = {str(number): "before\n" for number in range(10)}
+    change = bash("for n in $(seq 0 9); do echo after > $n; done")
+    async with changed(tmp_path, change, files=files, fs_read=in_editor, fs_write=in_editor) as r:
+        inode, told = (r.project / "0").stat().st_ino, undo_commands._tell
+
+        def tell(session, card, count, done):
+            told(session, card, count, done)
+            if cancelled:
+                session.queue.cancel()
+
+        monkeypatch.setattr(undo_commands, "_tell", tell)
+        answered = await r.editor.prompt("/undo yes")
+        assert answered.stop_reason == ("cancelled" if cancelled else "end_turn")
+        card = list(r.editor.tool_calls().values())[-1]
+        end, title = ("failed", ": 4 of 10") if cancelled else ("completed", ": 8 of 10")
+        assert card.status == end and "in_progress" in card.statuses and card.title.endswith(title)
+        assert {path.read_text() for path in r.project.iterdir()} == {"after\n" if cancelled else "before\n"}
+        if not cancelled:
+            assert (r.project / "0").stat().st_ino == inode, "many small files are written in place"
+            return
+        assert r.editor.text().endswith("Nothing was restored: it was cancelled.")
+        monkeypatch.undo()
+        assert (await said(r, "/undo yes")).startswith("Taken back")
+        assert {path.read_text() for path in r.project.iterdir()} == {"before\n"}
+
+
+async def test_of_many_changed_files_the_first_are_compared_and_the_others_named(tmp_path, monkeypatch):
+    for name in ("loop.undo.undoing", "loop.undo.undo_commands", "undo.file_changes"):
+        monkeypatch.setattr(f"acp_agent.{name}.MOST_FILES", 3)
+    files = {str(number): "before\n" for number in range(5)}
+    async with changed(tmp_path, bash("for n in 0 1 2 3 4; do echo after >> $n; done"), files=files) as r:
+        assert await said(r, "/diff") == "5 files changed in this session (+3 -0 in the first 3 of them)."
+        card = list(r.editor.tool_calls().values())[-1]
+        assert len([each for each in card.content if isinstance(each, acp.Diff)]) == 3
+        assert card.text().count(": changed (more than 500 files changed, so this one is not shown)") == 2
+        found = (await call(r, "_session/changes"))["changes"]
+        assert [(each["shown"], each["mixed"]) for each in found] == [(True, False)] * 3 + [(False, False)] * 2
+        mine = Path(found[-1]["path"])
+        mine.write_text("mine\n")
+        found = (await call(r, "_session/changes"))["changes"]
+        assert [each["mixed"] for each in found] == [False] * 4 + [True]
+        await said(r, "/undo yes")
+        assert {path.read_text() for path in r.project.iterdir() if path != mine} == {"before\n"}
+        assert mine.read_text() == "mine\n"
 
 
 async def test_in_the_home_folder_commands_are_not_covered_and_that_is_said(tmp_path):

@@ -1,5 +1,4 @@
-"""Takes back what the agent did, by its extension methods (docs/internals/undo.md): commands, and offers for code
-actions.
+"""Takes back what the agent did, by its extension methods (docs/internals/undo.md): commands, offers for code actions.
 
 What would happen is shown and asked once, unless the caller says `yes`.
 """

@@ -55,7 +55,7 @@ def kept(entries: Iterable[LogEntry]) -> list[LogEntry]:
 
 def check_rewind(entries: Iterable[LogEntry], to: int) -> None:
     """Raises RewindError if there is no such prompt to go back to."""
-    if to not in _Reader(entries).starts():
+    if to not in _Reader(entries).starts:
         raise RewindError(f"there is no prompt {to} in it")
 
 
@@ -71,7 +71,7 @@ def check_unrewind(entries: Iterable[LogEntry], to: int) -> None:
 def before(entries: Iterable[LogEntry], prompt: int) -> list[LogEntry]:
     """What is left of the log before that prompt. Raises RewindError."""
     reader = _Reader(entries)
-    if (at := reader.starts().get(prompt)) is None:
+    if (at := reader.starts.get(prompt)) is None:
         raise RewindError(f"there is no prompt {prompt} in it")
     return reader.left[:at]
 
@@ -84,7 +84,7 @@ def asks_model(entry: LogEntry) -> bool:
 def prompts_of(entries: Iterable[LogEntry]) -> list[Prompt]:
     """All prompts, also those that were taken back, in order."""
     entries = list(entries)
-    standing = _Reader(entries).starts()
+    standing = _Reader(entries).starts
     found: list[Prompt] = []
     for entry in entries:
         if entry.kind == "turn":
@@ -115,34 +115,34 @@ def pending_notes(entries: Iterable[LogEntry]) -> list[str]:
 class _Reader:
     def __init__(self, entries: Iterable[LogEntry]) -> None:
         self.left: list[LogEntry] = []
+        self.starts: dict[int, int] = {}
+        """Where each prompt begins in what is left; the last one last."""
         self.cuts: list[tuple[int, int, list[LogEntry]]] = []
         """What can be restored: from which prompt, where, what; the last of it last."""
         for entry in entries:
             if entry.kind == "rewind":
                 to = read_stored(entry.payload, type=RewindMark).to
-                at = self.starts().get(to)
-                if at is None:  # What it cut is gone already: this log is what `kept` left of another.
-                    self.left.append(entry)
-                    continue
-                self.cuts.append((to, at, self.left[at:]))
-                self.left[at:] = [entry]
+                if (at := self.starts.get(to)) is not None:  # Else this log is what `kept` left of another.
+                    self.cuts.append((to, at, self._cut(at)))
             elif entry.kind == "unrewind":
                 _, at, cut = self.cuts.pop()
-                self.left[at:at] = cut
-                self.left.append(entry)
-            else:
-                if entry.kind in ("message", "reset"):
-                    self.cuts.clear()
-                self.left.append(entry)
+                for each in [*cut, *self._cut(at)]:
+                    self._keep(each)
+            elif entry.kind in ("message", "reset"):
+                self.cuts.clear()
+            self._keep(entry)
 
-    def starts(self) -> dict[int, int]:
-        """Where each prompt begins."""
-        marks = (
-            (read_stored(entry.payload, type=TurnMark).number, at)
-            for at, entry in enumerate(self.left)
-            if entry.kind == "turn"
-        )
-        return dict(marks)
+    def _keep(self, entry: LogEntry) -> None:
+        if entry.kind == "turn":
+            self.starts[read_stored(entry.payload, type=TurnMark).number] = len(self.left)
+        self.left.append(entry)
+
+    def _cut(self, at: int) -> list[LogEntry]:
+        """Removes what stands from there on, and returns it."""
+        found, self.left[at:] = self.left[at:], []
+        while self.starts and next(reversed(self.starts.values())) >= at:
+            self.starts.popitem()
+        return found
 
 
 def _first_words(payload: bytes) -> str:

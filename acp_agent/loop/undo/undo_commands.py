@@ -6,9 +6,11 @@ import logging
 import os
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+import anyio.lowlevel
 from msgspec.structs import replace
 
 from acp_agent.errors import AgentError, ConnectionClosed, InvalidParams
@@ -17,7 +19,7 @@ from acp_agent.loop.memory.rewinding import is_number
 from acp_agent.loop.undo.undoing import Checkpoint, Prepared, Target, UndoError, Undoing, What, conflict_words
 from acp_agent.schema import acp
 from acp_agent.undo.base import named
-from acp_agent.undo.file_changes import FileChange, hunk_ids
+from acp_agent.undo.file_changes import MANY_FILES, MOST_FILES, FileChange, hunk_ids
 
 if TYPE_CHECKING:
     from acp_agent.loop.session import Session
@@ -36,6 +38,8 @@ MOST_TEXT = 16_000_000
 """Characters of files in one answer."""
 MOST_SHOWN = 100
 """Files of a preview; the others are named."""
+MOST_LINES = 1_000
+"""Files that are named without being shown; the others are counted."""
 SHORTEST_CALL = 6
 """Characters of a call's id: a shorter word is no id."""
 USAGE = (
@@ -107,13 +111,16 @@ async def undo(session: Session, undoing: Undoing, rest: str, *, redo: bool = Fa
                 return f"Nothing was changed. {'Your editor cannot ask: ' if merging else ''}{_how(prepared, redo)}"
             if merging and not wish.merging:
                 prepared = await undoing.prepare(wish.target, merging=True)
-            words = await undoing.carry_out(prepared, what)
+            words = await undoing.carry_out(prepared, what, partial(_tell, session, card, len(prepared.plan.steps)))
         except BaseException:
             _close(session, card, "failed")
             raise
         _close(session, card, "completed")
         return words
     except UndoError as error:
+        if session.queue.cancelled:
+            session.outbox.say(str(error))
+            await anyio.lowlevel.checkpoint()
         return str(error)
 
 
@@ -164,6 +171,7 @@ def _summary(prepared: Prepared) -> str:
             lines.append(f"- {each.path}: {each.kind}{f' ({each.words})' if each.words else ''}")
     if len(prepared.files) > MOST_SHOWN:
         lines += [f"- {each.path}: {each.kind}" for each in prepared.files[MOST_SHOWN:] if each.shown]
+    lines = _bounded(lines)
     folders = len(prepared.plan.steps) - len(prepared.files)
     if folders:
         lines.append(f"- {folders} folder{'s' if folders > 1 else ''}")
@@ -213,6 +221,17 @@ async def _by_permission(
     return next((what for what in offered.values() if what == picked), None), False
 
 
+def _bounded(lines: list[str]) -> list[str]:
+    left = len(lines) - MOST_LINES
+    return [*lines[:MOST_LINES], f"- and {left} more"] if left > 0 else lines
+
+
+def _tell(session: Session, card: acp.ToolCall, count: int, done: int) -> None:
+    """How far the undo is."""
+    title = f"{card.title}: {done} of {count}"
+    session.outbox.emit(acp.ToolCallProgress(tool_call_id=card.tool_call_id, status="in_progress", title=title))
+
+
 def _close(session: Session, card: acp.ToolCall, status: acp.ToolCallStatus) -> None:
     session.outbox.emit(acp.ToolCallProgress(tool_call_id=card.tool_call_id, status=status))
 
@@ -231,7 +250,7 @@ async def diff(session: Session, undoing: Undoing, rest: str) -> str:
     content: list[acp.ToolCallContent] = [diff_content(each) for each in files if each.shown]
     more = [f"- {each.path}: {each.kind} ({each.words})" for each in files if not each.shown or each.words]
     if more or uncovered:
-        content.append(_text("\n".join([*more, *(f"- Not covered: {words}" for words in uncovered)])))
+        content.append(_text("\n".join([*_bounded(more), *(f"- Not covered: {words}" for words in uncovered)])))
     session.outbox.emit(
         acp.ToolCall(
             tool_call_id=str(uuid.uuid4()),
@@ -239,14 +258,15 @@ async def diff(session: Session, undoing: Undoing, rest: str) -> str:
             kind="read",
             status="completed",
             content=content,
-            locations=[acp.ToolCallLocation(path=str(each.path)) for each in files],
+            locations=[acp.ToolCallLocation(path=str(each.path)) for each in files[:MOST_FILES]],
             meta={"undo": True},
         )
     )
     added, removed = sum(each.added for each in files), sum(each.removed for each in files)
     mixed = [str(each.path) for each in files if each.mixed]
     also = f" Changes that are not the agent's are also in {named(mixed, MOST_SHOWN)}."
-    told = f"{len(files)} file{'s' if len(files) > 1 else ''} changed {since} (+{added} -{removed})."
+    part = f" in the first {MOST_FILES} of them" if any(MANY_FILES in each.words for each in files) else ""
+    told = f"{len(files)} file{'s' if len(files) > 1 else ''} changed {since} (+{added} -{removed}{part})."
     return told + (also if mixed else "")
 
 

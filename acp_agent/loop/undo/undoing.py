@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -20,26 +21,29 @@ from acp_agent.loop.memory.rewinding import Prompt, RewindError, check_unrewind,
 from acp_agent.loop.session import Session
 from acp_agent.loop.shell.session_shell import Shell
 from acp_agent.loop.undo.change_recorder import ChangeRecorder
-from acp_agent.undo.base import Change, Entry, Operation, named
+from acp_agent.undo.base import NOTHING, Change, Entry, Operation, named
 from acp_agent.undo.contents import ContentError
-from acp_agent.undo.file_changes import FileChange, file_change, parts_of, without
+from acp_agent.undo.file_changes import MOST_FILES, FileChange, file_change, parts_of, without
 from acp_agent.undo.merge import merge
 from acp_agent.undo.pictures import put
 from acp_agent.undo.recording_files import with_unsaved
 from acp_agent.undo.restore import beginning, held, make
-from acp_agent.undo.undo_plan import Conflict, Plan, Step, make_plan
+from acp_agent.undo.undo_plan import Conflict, Plan, Step, by_path, make_plan
 from acp_agent.undo.what_stands import standing
 
 if TYPE_CHECKING:
     from acp_agent.undo.operation_log import Log
 
 T = TypeVar("T")
+Tell = Callable[[int], None]
 log = logging.getLogger(__name__)
 
 What = Literal["files", "conversation", "both"]
 AT_ONCE = 16
 """Files that the editor is asked about at the same time."""
 MOST_NAMED = 20
+OFTEN, TOLD = 100, 1_000
+"""Files after which it is asked whether an undo was cancelled, and told how far it is."""
 MOST_KNOWN = 2_000
 """Changes of files that are remembered as they are shown."""
 
@@ -147,8 +151,10 @@ class Undoing:
         changes = await self._log.do(looks)
         uncovered = [each.uncovered for each in chosen if each.uncovered]
         calls = await self._log.do(self._calls_by_path, chosen)
-        now = await self._now([change.path for change in changes]) if until is None and not call else None
-        found = await self._thread(lambda: self._net(changes, now, calls))
+        done = by_path(changes)
+        rest = {path: done[path][-1].after or NOTHING for path in list(done)[MOST_FILES:]}
+        now = await self._now([*done], rest) if until is None and not call else None
+        found = await self._thread(lambda: self._net(changes, now, calls, rest))
         return found, [*dict.fromkeys(uncovered), *self.uncovered()]
 
     def _standing(self, operations: Sequence[Operation], chosen: Sequence[Operation]) -> list[Change]:
@@ -170,11 +176,14 @@ class Undoing:
         changes: Sequence[Change],
         now: dict[Path, Entry] | None = None,
         calls: dict[Path, tuple[str, ...]] | None = None,
+        rest: Container[Path] | None = None,
     ) -> tuple[FileChange, ...]:
-        """What these changes amount to, file by file; `now`: what is left of it."""
+        """What these changes amount to, file by file; `now`: what is left of it; `rest`: not compared."""
         found = []
+        rest = {*[*by_path(changes)][MOST_FILES:]} if rest is None else rest
         for path, part in parts_of(changes, now, self._recorder.contents).items():
-            if (shown := self._shown(path, part.old, part.new)) is not None:
+            compared = self._shown(path, part.old, part.new) if path not in rest else None
+            if (shown := compared or file_change(path, part.old, part.new, None)) is not None:
                 found.append(replace(shown, calls=(calls or {}).get(path, ()), mixed=part.mixed))
         return tuple(found)
 
@@ -310,7 +319,8 @@ class Undoing:
         return make_plan(changes, entry, self._recorder.contents, merging=merging)
 
     def _files(self, plan: Plan) -> tuple[FileChange, ...]:
-        shown = (file_change(step.path, step.now, step.then, self._recorder.contents) for step in plan.steps)
+        of = chain(repeat(self._recorder.contents, MOST_FILES), repeat(None))
+        shown = (file_change(step.path, step.now, step.then, each) for step, each in zip(plan.steps, of, strict=False))
         known = plan.remarks()
         return tuple(
             replace(each, words="; ".join(filter(None, (each.words, known.get(each.path)))))
@@ -318,10 +328,11 @@ class Undoing:
             if each is not None
         )
 
-    async def _now(self, paths: Sequence[Path]) -> dict[Path, Entry]:
-        """What is at these paths, with the editor's text where that differs; without those that cannot be read."""
-        paths = list(dict.fromkeys(paths))
-        found = await self._thread(lambda: self._pictures(paths))
+    async def _now(self, paths: Sequence[Path], rest: Mapping[Path, Entry] | None = None) -> dict[Path, Entry]:
+        """What is at these paths, with the editor's text where that differs; without those that cannot be read. `rest`:
+        what was last known of some whose contents need not be kept."""
+        paths, rest = list(dict.fromkeys(paths)), rest or {}
+        found = await self._thread(lambda: self._pictures(paths, rest))
         if not self._shell.offer.read_text:
             return found
         limit = anyio.CapacityLimiter(AT_ONCE)
@@ -338,23 +349,25 @@ class Undoing:
 
         async with anyio.create_task_group() as tasks:
             for path, entry in list(found.items()):
-                if entry.kind == "file" and entry.content:
+                if entry.kind == "file" and entry.content and path not in rest:
                     tasks.start_soon(ask, path, entry)
         return found
 
-    def _pictures(self, paths: Sequence[Path]) -> dict[Path, Entry]:
+    def _pictures(self, paths: Sequence[Path], rest: Mapping[Path, Entry]) -> dict[Path, Entry]:
         found = {}
         for path in paths:
+            anyio.from_thread.check_cancelled()
             try:
-                found[path] = self._recorder.camera.take(path)
+                found[path] = self._recorder.camera.take(path, keep=path not in rest, known=rest.get(path, NOTHING))
             except (AgentError, OSError) as error:
                 log.info("%s: %s", path, error)
         return found
 
     # --- taking back ------------------------------------------------------------------------------------------
 
-    async def carry_out(self, prepared: Prepared, what: What) -> str:
-        """Does it; returns what was done, in words. Raises UndoError: then nothing was done."""
+    async def carry_out(self, prepared: Prepared, what: What, tell: Tell = lambda done: None) -> str:
+        """Does it; returns what was done, in words. Raises UndoError: then nothing was done, also if the turn was
+        cancelled meanwhile. `tell`: called now and then with how many files are done."""
         files = what != "conversation" and bool(prepared.plan.steps)
         cut = prepared.rewinds if what != "files" else 0
         if not files and not cut:
@@ -366,10 +379,11 @@ class Undoing:
             steps = prepared.plan.steps if files else ()
             with anyio.CancelScope(shield=True):
                 undoes = prepared.operations if what != "conversation" or prepared.target.redo else ()
-                left = await self._restore(prepared.title, undoes, steps, cut)
+                left = await self._restore(prepared.title, undoes, steps, cut, tell)
         except (AgentError, OSError) as error:
             if cut:
-                await self._turn_back(cut, forth=not prepared.target.redo)
+                with anyio.CancelScope(shield=True):
+                    await self._turn_back(cut, forth=not prepared.target.redo)
             raise UndoError(f"Nothing was restored: {error}.") from error
         done = _done_words(prepared, files=files, cut=bool(cut))
         self._tell_model(_for_model(prepared, files=files, cut=bool(cut)))
@@ -385,7 +399,9 @@ class Undoing:
         except AgentError as error:
             raise UndoError(f"The conversation cannot be changed: {error}.") from error
 
-    async def _restore(self, title: str, undoes: Sequence[Operation], steps: Sequence[Step], cut: int) -> list[str]:
+    async def _restore(
+        self, title: str, undoes: Sequence[Operation], steps: Sequence[Step], cut: int, tell: Tell
+    ) -> list[str]:
         changes = [Change(step.path, step.now, step.then) for step in steps]
         ids, log_ = [each.id for each in undoes], self._log
         folder = self._recorder.contents.folder.parent
@@ -395,7 +411,7 @@ class Undoing:
                 operation = await log_.do(log_.add_undo, title, changes, ids, cut, self._session.turns)
                 holding.enter_context(held(folder, operation))
             try:
-                left = await self._make(steps)
+                left = await self._make(steps, tell)
             except BaseException:
                 await log_.do(log_.drop, operation)
                 raise
@@ -406,18 +422,30 @@ class Undoing:
             log.warning("the undo is done, and will be noted at the next start: %s", error)
         return left
 
-    async def _make(self, steps: Sequence[Step]) -> list[str]:
-        """The editor's buffers first; if anything fails, all is as it was."""
+    async def _make(self, steps: Sequence[Step], tell: Tell) -> list[str]:
+        """The editor's buffers first; if anything fails, or the turn is cancelled, all is as it was."""
         shown: list[tuple[Step, str]] = []
+
+        def goes_on(done: int) -> None:
+            if self._session.queue.cancelled:
+                raise ExecutorError("it was cancelled")
+            if done % TOLD == 0 < done:
+                tell(done)
+
+        def made(done: int) -> None:
+            if done % OFTEN == 0:
+                anyio.from_thread.run_sync(goes_on, len(shown) + done)
+
         try:
             for step in steps:
                 if (text := await self._thread(partial(self._for_editor, step))) is not None:
                     await self._need_same(step, text[0])
+                    goes_on(len(shown))
                     shown.append((step, text[0]))
                     await self._shell.files.write(step.path, text[1])
             in_editor = {step.path for step, _ in shown}
             rest = [step for step in steps if step.path not in in_editor]
-            left = await self._thread(lambda: make(rest, self._recorder.camera))
+            left = await self._thread(lambda: make(rest, self._recorder.camera, made))
             await self._thread(lambda: self._settle_buffers([step for step, _ in shown]))
             return left
         except (AgentError, OSError):
