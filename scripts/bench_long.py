@@ -124,7 +124,8 @@ async def answer(home: Path, size: int) -> Figures:
 async def plan(home: Path, steps: int) -> Figures:
     """A plan of so many steps, sent ten times."""
     entries = [{"content": f"Do thing {number}", "status": "pending"} for number in range(steps)]
-    script = [*[Answer(tool_calls=(Call("plan", {"entries": entries}),))] * STEPS, "Done."]
+    calls = [Answer(tool_calls=(Call("plan", {"entries": entries}),))] * STEPS
+    script: list[Answer | str] = [*calls, "Done."]
     async with rig(home, script, check=False) as made:
         return {"ten plans": await prompted(made.editor)}
 
@@ -203,7 +204,7 @@ def measured(row: Measurement, size: int) -> Figures:
 def one(name: str, size: int) -> None:
     row = next(row for row in MEASUREMENTS if row.name == name)
     with tempfile.TemporaryDirectory() as home:
-        found = asyncio.run(row.work(Path(home), size))  # type: ignore[arg-type]
+        found: Figures = asyncio.run(row.work(Path(home), size))  # type: ignore[arg-type]
     found["peak, MiB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     sys.stdout.write(json.dumps(found) + "\n")
 

@@ -66,7 +66,7 @@ def rings(graph: dict[str, set[str]]) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("rows", "most"), [(False, [57, 3, 2, 2]), (True, [101, 24, 7, 6, 3, 2, 2, 2, 2, 2])], ids=["typing", "lazy"]
+    ("rows", "most"), [(False, [57, 3, 2, 2]), (True, [94, 24, 7, 6, 3, 2, 2, 2, 2, 2])], ids=["typing", "lazy"]
 )
 def test_rings_of_imports_shrink(rows: bool, most: list[int]) -> None:
     """Typing imports count; the second time, `"module:name"` rows too. Goal: none."""
@@ -191,4 +191,4 @@ def test_the_keys_of_the_configuration_become_fewer() -> None:
 def test_fewer_files_are_short() -> None:
     """Modules of at most 60 lines, without the faces of packages: one idea is one file, not several. No goal yet."""
     lines = {module: file.read_text(encoding="utf-8").count("\n") for file, module in modules() if file.stem[0] != "_"}
-    held("files of at most 60 lines", (module for module, number in lines.items() if number <= 60), 106)
+    held("files of at most 60 lines", (module for module, number in lines.items() if number <= 60), 98)
