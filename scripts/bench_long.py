@@ -103,30 +103,42 @@ async def conversation(home: Path, prompts: int) -> Figures:
     return found
 
 
+def _size(made: Rig) -> float:
+    """Of the last request."""
+    return len(json.dumps(made.model.requests[-1].body)) / 1000
+
+
 async def calls(home: Path, count: int) -> Figures:
     """So many calls in a turn, in answers of ten."""
     answers = iter(range(count // STEPS))
 
     def script(body: dict[str, Any]) -> Answer:
-        each = Call("read", {"path": "file"})
-        return Answer(text="Done.") if next(answers, None) is None else Answer(tool_calls=(each,) * STEPS)
+        if (at := next(answers, None)) is None:
+            return Answer(text="Done.")
+        return Answer(tool_calls=tuple(Call("read", {"path": f"file{at * STEPS + n}"}) for n in range(STEPS)))
 
-    async with rig(home, script, files={"file": "a line\n"}, mode="auto", check=False) as made:
-        return {"turn": await prompted(made.editor)}
+    files = {f"file{number}": f"line of file {number}\n" for number in range(count)}
+    async with rig(home, script, files=files, mode="auto", check=False) as made:
+        turn = await prompted(made.editor)
+        return {"turn": turn, "calls": len(made.editor.tool_calls()), "last request, kB": _size(made)}
 
 
 async def answer(home: Path, size: int) -> Figures:
     """An answer of so many bytes, in pieces of a hundred."""
-    async with rig(home, [Answer(text=("word " * 19 + "end.\n",) * (size // 100)), "Next."], check=False) as made:
-        return {"turn": await prompted(made.editor), "next turn": await prompted(made.editor)}
+    text = [
+        f"Line {number} says {hash(str(number))}, and {number * number} in words. ".ljust(99, "x") + "\n"
+        for number in range(size // 100)
+    ]
+    async with rig(home, [Answer(text=tuple(text)), "Next."], check=False) as made:
+        turn = await prompted(made.editor)
+        return {"turn": turn, "characters": len(made.editor.text()), "next turn": await prompted(made.editor)}
 
 
 async def plan(home: Path, steps: int) -> Figures:
     """A plan of so many steps, sent ten times."""
     entries = [{"content": f"Do thing {number}", "status": "pending"} for number in range(steps)]
-    calls = [Answer(tool_calls=(Call("plan", {"entries": entries}),))] * STEPS
-    script: list[Answer | str] = [*calls, "Done."]
-    async with rig(home, script, check=False) as made:
+    asks = Answer(tool_calls=(Call("plan", {"entries": entries}),))
+    async with rig(home, (*[asks] * STEPS, "Done."), check=False) as made:
         return {"ten plans": await prompted(made.editor)}
 
 
@@ -141,7 +153,7 @@ async def offers(home: Path, count: int) -> Figures:
     async with agent_rig(home, lambda body: Answer(text="One."), check=False) as made:
         start = await took(made.editor.new_session(made.project, mcp_servers=[server]))
         first = await prompted(made.editor)
-        size = len(json.dumps(made.request(1))) / 1000
+        size = _size(made)
         return {"start": start, "first prompt": first, "next prompt": await prompted(made.editor), "request, kB": size}
 
 

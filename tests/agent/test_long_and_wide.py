@@ -10,8 +10,9 @@ import pytest
 
 from acp_agent.config.compaction_settings import CompactionConfig
 from acp_agent.llm.base import AssistantMessage, Message, TextPart, UserMessage
-from acp_agent.loop.memory import compaction, token_counts
+from acp_agent.loop.memory import compaction, rewinding, token_counts
 from acp_agent.loop.memory.room import Room
+from acp_agent.store.base import LogEntry, read_stored
 from tests.agent.kit import Call, bash, put, rig, rounds
 
 READ, EDIT = Call("read", {"path": "a/b/one"}), Call("edit", {"path": "a/b/one", "old_text": "x", "new_text": "y"})
@@ -30,6 +31,19 @@ def test_each_message_of_a_history_is_measured_once_however_often_it_is_sent(mon
     assert set(seen.values()) == {1} and len(seen) == 201
     assert room.size(history[:3]) == sum(map(measure, history[:3]))
     assert room.size([*history[:1], *history[5:]]) == sum(map(measure, [*history[:1], *history[5:]]))
+
+
+def test_each_entry_of_a_log_is_read_once_however_often_something_was_taken_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entries, read, ask = list[LogEntry](), Counter[bytes](), read_stored
+    for number in range(1, 101):
+        entries += [LogEntry("turn", b'{"number": %d}' % number), LogEntry("message", b"{}")]
+        if number % 2 == 0:
+            entries.append(LogEntry("rewind", b'{"to": %d}' % number))
+    monkeypatch.setattr(rewinding, "read_stored", lambda text, **as_: (read.update([text]), ask(text, **as_))[1])
+    left = rewinding.kept(entries)
+    assert read.total() == 150 and [entry.kind for entry in left].count("turn") == 50
 
 
 @pytest.mark.parametrize("name", MOST)
