@@ -74,7 +74,7 @@ class SessionStore(Part):
     # --- sessions ---------------------------------------------------------------------------------------------
 
     def create(self, record: SessionRecord, parent: str | None = None) -> None:
-        """`parent`: the session whose sub-agent it is, with which it goes."""
+        """`parent`: the session whose sub-agent it is, with which it goes until it has a turn."""
         made = record.created_at or now()
         self._db.change(
             f"INSERT INTO sessions ({COLUMNS}, parent) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
@@ -128,8 +128,8 @@ class SessionStore(Part):
             if value is not None:
                 changed[column] = value
         assignments = ", ".join(f"{column} = ?" for column in changed)
-        if new_turn:
-            assignments += ", turns = turns + 1, unsearched = 1"
+        if new_turn:  # A sub-agent's, from now on, is the user's.
+            assignments += ", turns = turns + 1, unsearched = 1, parent = NULL"
         self._db.change(f"UPDATE sessions SET {assignments} WHERE id = ?", *changed.values(), session_id)
         return at
 

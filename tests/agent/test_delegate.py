@@ -3,7 +3,10 @@
 import re
 from contextlib import closing
 
+import pytest
+
 from acp_agent.client.permissions import reject_once
+from acp_agent.errors import PeerError
 from acp_agent.loop.memory.replay import rebuild_history
 from acp_agent.schema.acp import AgentMessageChunk, ToolCall, ToolCallProgress
 from acp_agent.store.stores import sqlite_store
@@ -156,7 +159,7 @@ async def listed(r) -> list[str]:
 
 
 async def test_its_conversation_is_a_session_that_can_be_shown_and_gone_on_with_and_goes_with_its_parent(tmp_path):
-    script = [delegate(), READ, "It is 42.", "done", "Twice that is 84."]
+    script = [delegate(), READ, "It is 42.", "done", "Twice that is 84.", delegate(), "Nothing.", "done"]
     async with went(tmp_path, script, files={"a.txt": "42\n"}) as r:
         parent, sub = r.editor.session_id, child(r)
         assert await listed(r) == [parent]
@@ -168,8 +171,13 @@ async def test_its_conversation_is_a_session_that_can_be_shown_and_gone_on_with_
         said = conversation(r, 5)
         assert said[0] == "Find the number." and "42" in said[2] and said[-2:] == ["It is 42.", "And twice?"]
         assert await listed(r) == [sub, parent], "what was prompted is a session like any other"
+        await r.editor.load_session(parent, r.project)
+        await r.editor.prompt("Again.")
+        unseen = [call for call in r.editor.tool_calls().values() if call.title.startswith("Sub-agent")][-1]
         await r.editor.request("session/delete", {"sessionId": parent})
-        assert await listed(r) == []
+        assert await listed(r) == [sub], "what the user has gone on with stays"
+        with pytest.raises(PeerError, match="does not exist"):
+            await r.editor.load_session(unseen.meta["subAgent"]["sessionId"], r.project)
 
 
 async def test_a_sub_agent_of_a_sub_agent_is_a_child_of_it_and_reads_the_outputs_of_both(tmp_path):

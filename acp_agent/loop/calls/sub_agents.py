@@ -5,7 +5,7 @@ goes to the model that asked for it, not to the user. The call's card shows one 
 the call ends all of it: it runs in the call's own task.
 
 Its conversation is stored as a session, a child of the one it works for (`_meta.subAgent.sessionId` of the call). It
-can be loaded, resumed and prompted like any other, is listed once it was prompted, and goes with its parent.
+can be loaded and prompted like any other. Until it was prompted no list has it, and it goes with its parent.
 """
 
 from __future__ import annotations
