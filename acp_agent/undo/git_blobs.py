@@ -28,6 +28,7 @@ from acp_agent.undo.git_index import (
     FILE,
     HEADER,
     LINK,
+    MOST_TAKEN,
     NO_PART,
     SKIPPED,
     finished,
@@ -38,11 +39,7 @@ from acp_agent.undo.git_index import (
 
 PATIENCE = 60.0
 """Seconds to wait for git."""
-
-
 LONG_NAME = 0xFFF
-MOST_TAKEN = 100_000_000
-"""Bytes of an index of which undo takes contents: more than a million files."""
 KEPT_BYTES = 4_000_000
 """Of an index that stays in memory when all files were seen; a larger one is read again if it is needed."""
 

@@ -30,9 +30,10 @@ MOST_HASHED = 50
 LONGEST_HASHED = 1_000_000
 MOST_READ = 50_000_000
 """Of an index that is read for more than the number of changes."""
+MOST_TAKEN = 100_000_000
+"""Bytes of an index of which undo takes contents, also with each name whole: all may share a very long beginning."""
 MOST_SEEN = 2_000
 """Entries of an index that are compared with the files of a folder."""
-
 AT_ONCE = 5_000
 """Entries that are read without a pause."""
 
@@ -147,8 +148,11 @@ def whole_names(data: bytes) -> Generator[None, None, bytes]:
         stop = data.index(b"\0", begin)
         path = path[: len(path) - unlike] + data[begin:stop]
         made += data[at:name] + path + bytes(8 - (name - at + len(path)) % 8)
+        if len(made) > MOST_TAKEN:
+            raise ValueError("too long with each name whole")
         at = stop + 1
-    return bytes(made + data[at:])
+    made += data[at:]
+    return bytes(made)
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:

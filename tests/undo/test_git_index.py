@@ -1,6 +1,7 @@
 """Git's index as git itself writes it, in each of its versions."""
 
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.undo.git_blobs import tracked
-from acp_agent.undo.git_index import Entry, changed_files, entries
+from acp_agent.undo.git_index import HEADER, MOST_TAKEN, Entry, changed_files, entries
 from tests.files import puts
 from tests.repositories import git
 
@@ -65,3 +66,15 @@ def test_a_damaged_index_is_no_index(tmp_path: Path) -> None:
             index.write_bytes(changed + bytes(20))
             assert changed_files(folder / ".git", folder) in (None, 0, 1, 2, 3)
             assert tracked(str(folder), folder / ".git").places.keys() <= {b"", b"aa", b"\xe1a", b"a\xe1"}
+
+
+def test_names_that_share_a_very_long_beginning_do_not_fill_the_memory() -> None:
+    """Four hundred in a megabyte, which would be 400."""
+    entry = bytes(60) + b"\x0f\xff"
+    long = b"a" * 1_000_000
+    data = HEADER.pack(b"DIRC", 4, 400) + entry + b"\0" + long + b"\0" + (entry + b"\0b\0") * 399 + bytes(20)
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="too long"):
+        list(entries(data))
+    assert tracemalloc.get_traced_memory()[1] < 3 * MOST_TAKEN
+    tracemalloc.stop()
