@@ -426,11 +426,9 @@ class Calls:
         sent = bool(place) and self._away
         if sent:
             _not_left(place, params)
-        session = self.session.config.settings.agent.place
+        session, home = self.session.config.settings.agent.place, self.conversation.home
         if shown and (sent or (place or self.shell.place) != session):
-            words = (
-                f"A program in a terminal runs where the session is (`{self.conversation.home}`), where it is judged."
-            )
+            words = f"A program in a terminal runs where the session is (`{home}`), where it is judged."
             raise ToolError(words, "invalid_parameters", suggestion="Run it without `terminal`, or without `place`.")
         if not place or place == self.shell.place:
             return self.shell

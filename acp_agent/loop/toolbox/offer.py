@@ -63,7 +63,6 @@ ESSENTIAL = frozenset(
 """Those of ours that a model with a small context gets, since the definitions of all tools would fill it; `tools` finds
 the others."""
 
-
 LONGEST_NAME = 100
 """Characters shown of a name that the model made up."""
 

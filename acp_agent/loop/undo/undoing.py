@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -319,8 +318,11 @@ class Undoing:
         return make_plan(changes, entry, self._recorder.contents, merging=merging)
 
     def _files(self, plan: Plan) -> tuple[FileChange, ...]:
-        of = chain(repeat(self._recorder.contents, MOST_FILES), repeat(None))
-        shown = (file_change(step.path, step.now, step.then, each) for step, each in zip(plan.steps, of, strict=False))
+        contents = self._recorder.contents
+        shown = (
+            file_change(step.path, step.now, step.then, contents if number < MOST_FILES else None)
+            for number, step in enumerate(plan.steps)
+        )
         known = plan.remarks()
         return tuple(
             replace(each, words="; ".join(filter(None, (each.words, known.get(each.path)))))
