@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -148,6 +150,25 @@ def test_a_repository_above_is_written_and_its_files_are_read(tmp_path: Path) ->
     (root / "one/.git").mkdir()  # A place holder, or what somebody has begun: git goes on.
     around = found(sub)
     assert around is not None and around.top == root
+
+
+def test_a_repository_above_stays_so_while_commands_begin_and_end(tmp_path: Path) -> None:
+    """Each puts a file there that says that it is its own repository, and removes it."""
+    top, folder = enclosed(tmp_path)
+    over = threading.Event()
+
+    def commands() -> None:
+        while not over.is_set():
+            common_dirs.release(common_dirs.hold([top / ".git"]))
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(commands)
+        try:
+            looks = [repository_of(folder, Roots(folder)) for _ in range(300)]
+        finally:
+            over.set()
+        running.result(60)
+    assert {look.why for look in looks if look is not None} == {""} and None not in looks
 
 
 def test_a_repository_above_that_is_not_the_users_own_gives_nothing(tmp_path: Path) -> None:

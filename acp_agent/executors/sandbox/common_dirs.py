@@ -89,14 +89,22 @@ def _is_alone(lock: int) -> bool:
 
 
 def _make(path: Path) -> bool:
+    """Nobody sees it without its text, where the file system can do that."""
+    flags = os.O_WRONLY | os.O_CLOEXEC
     try:
         with folder(path.parent) as above:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(path.name, flags, 0o444, dir_fd=above)
+            try:
+                descriptor = os.open(".", flags | os.O_TMPFILE, 0o444, dir_fd=above)
+            except (AttributeError, OSError):
+                descriptor = os.open(path.name, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o444, dir_fd=above)
+            try:
+                os.write(descriptor, HARMLESS[path.name])
+                if not os.fstat(descriptor).st_nlink:
+                    os.link(f"/proc/self/fd/{descriptor}", path.name, dst_dir_fd=above)
+            finally:
+                os.close(descriptor)
     except (OSError, ExecutorError):
         return False
-    os.write(descriptor, HARMLESS[path.name])
-    os.close(descriptor)
     return True
 
 

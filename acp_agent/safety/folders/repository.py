@@ -154,7 +154,12 @@ def _names_another(top: Path, git: Folder) -> bool:
 
 def _has_common(git: Folder) -> bool:
     """Whether it takes its configuration from elsewhere; our own file (`common_dirs`) says that it does not."""
-    return os.path.lexists(git.path / "commondir") and (_text(git, "commondir") or "").strip() != "."
+    for _ in range(2):  # Our file may come or go between two looks.
+        if (text := _text(git, "commondir")) is not None:
+            return text.strip() != "."
+        if not os.path.lexists(git.path / "commondir"):
+            return False
+    return True
 
 
 def _led(top: Path, folder: Path, git: Folder, roots: Roots) -> Repository:
