@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 venv: $(STAMP)
 
-$(STAMP): pyproject.toml scripts/make_venv.sh
+$(STAMP): pyproject.toml kit/pyproject.toml scripts/make_venv.sh
 	@bash scripts/make_venv.sh "$(PYTHON)" "$(VENV)"
 	@touch $(STAMP)
 

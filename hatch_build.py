@@ -8,10 +8,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from hatchling.builders.config import BuilderConfig
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
-class Commit(BuildHookInterface):  # type: ignore[misc]
+class Commit(BuildHookInterface[BuilderConfig]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """An editable install goes on with its checkout, so it asks that; so does an archive, which brings the file."""
         commit = os.environ.get("ACP_CODER_COMMIT") or self._head()

@@ -32,7 +32,7 @@ def edges() -> set[tuple[str, str]]:
     """Importer and imported, without pairs that follow from others."""
     below: dict[str, set[str]] = defaultdict(set)
     for item in imports():
-        if item.imported.startswith("acp_agent.") and not item.typing_only:
+        if item.imported.startswith(("acp_agent.", "acp_conformance.")) and not item.typing_only:
             here, there = part(item.importer), part(item.imported)
             if here != there and here and there:
                 below[here].add(there)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Agents of others for `make test-agents`, pinned, each in a folder of its own in tests/.agents: those of npm are named by
-# their profiles (acp_agent/conformance/profiles) and get a Node that is new enough for all of them, an adapter with what it
+# their profiles (kit/acp_conformance/profiles) and get a Node that is new enough for all of them, an adapter with what it
 # adapts; of PyPI the SDK, whose source has an example of an agent. Does nothing if they are there.
 set -euo pipefail
 cd "$(dirname "$0")/.."

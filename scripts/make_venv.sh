@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes the virtual environment with the package (editable), its byte code, and the development tools.
+# Makes the virtual environment with the package and the conformance kit (both editable), their byte code, and the
+# development tools.
 set -euo pipefail
 python=$1
 venv=$2
@@ -13,6 +14,6 @@ dev=$("$venv/bin/python" -c '
 import tomllib
 print("\n".join(tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"]))')
 printf '%s\n' "$dev" >"$venv/dev-requirements.txt"
-"$venv/bin/python" -m pip install --quiet --editable . --requirement "$venv/dev-requirements.txt" 2>&1 |
+"$venv/bin/python" -m pip install --quiet --editable . --editable ./kit --requirement "$venv/dev-requirements.txt" 2>&1 |
   { grep -v '^WARNING: Location' || true; }
-"$venv/bin/python" -m compileall -q acp_agent
+"$venv/bin/python" -m compileall -q acp_agent kit/acp_conformance

@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """The product runs as it is: pytest would rewrite it all, since one of its modules is a plugin, and rewriting two
     modules in two threads fails at times ("AST constructor recursion depth mismatch")."""
     rewritten = config.pluginmanager.rewrite_hook._must_rewrite  # type: ignore[attr-defined]
-    rewritten.discard("acp_agent")
+    rewritten -= {"acp_agent", "acp_conformance"}
     rewritten.add("acp_agent.testing")
     _need_programs_in_temporary_folders()
 

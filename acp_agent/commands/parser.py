@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
@@ -31,9 +32,9 @@ COMMANDS: dict[str, str] = {
     "policy": "acp_agent.commands.explain_policy:run",
     "setup": "acp_agent.commands.setup:run",
     "lsp": "acp_agent.commands.servers:lsp",
-    "conformance": "acp_agent.conformance.kit_command:conformance",
-    "conformance client": "acp_agent.conformance.clients.client_command:client",
-    "conformance agent": "acp_agent.conformance.clients.client_command:agent",
+    "conformance": "acp_conformance.kit_main:main",
+    "conformance client": "acp_conformance.kit_main:main",
+    "conformance agent": "acp_conformance.kit_main:main",
     "demo": "acp_agent.commands.demo:run",
     "replay": "acp_agent.commands.play:run",
     "report": "acp_agent.commands.bundle:run",
@@ -41,6 +42,11 @@ COMMANDS: dict[str, str] = {
     "man": "acp_agent.commands.extensions.manual:run",
 }
 
+KIT_OPTIONS = "acp_conformance.kit_main:ADDS"
+NO_KIT = (
+    "the conformance kit is a package of its own. `uvx acp-conformance -- COMMAND` runs it; after `pip install "
+    "acp-conformance` (in a checkout `pip install ./kit`) this command does, too"
+)
 NAMES = "acp_agent.config.place_settings:NAMES"
 TMUX_SESSION = "main"
 """The name of a session in tmux that was given none."""
@@ -99,6 +105,8 @@ class _Version(argparse.Action):
 def run(arguments: list[str]) -> int:
     """The exit status: 2 with one sentence for a wrong command line or configuration, 1 for other failures."""
     try:
+        if arguments[0] == "conformance":
+            return _conformance(arguments[1:])
         options = build_parser().parse_args(_with_command(arguments))
         place = options.serve_place
         given = agent_variables(options.serve_record, options.serve_record_wire, place, options.serve_tmux)
@@ -143,6 +151,13 @@ def _with_command(arguments: list[str]) -> list[str]:
         raise UsageError(f"there is no command {first!r}; did you mean `acp-coder {near[0]}`?")
     text = " ".join(arguments).replace('"', '\\"')
     raise UsageError(f'there is no command {first!r}; for a prompt: `acp-coder prompt "{text}"`')
+
+
+def _conformance(arguments: list[str]) -> int:
+    """Passes them on to the kit. Raises UsageError where it is not installed."""
+    if find_spec("acp_conformance") is None:
+        raise UsageError(NO_KIT)
+    return int(load(COMMANDS["conformance"])(arguments))
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -365,33 +380,16 @@ def _add_mcp(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 
 def _add_conformance(commands: argparse._SubParsersAction[_Parser]) -> None:
-    kit = commands.add_parser(
-        "conformance",
-        help="drive any ACP agent and say which requirements it keeps",
-        epilog="Clients are asked by `conformance client`; its agent is `conformance agent`.",
-    )
-    kit.add_argument("--report", nargs=2, metavar=("KIND", "FILE"), help="write a report: html, json or junit")
-    kit.add_argument("--only", action="append", default=[], metavar="AREA", help="an area, or the id of a requirement")
-    kit.add_argument("--level", choices=("must", "should", "all"), default="should", help="up to which level")
-    kit.add_argument("--protocol", type=int, choices=(1, 2), default=1, help="version of the protocol (2 is a draft)")
-    kit.add_argument("--profile", metavar="NAME", help="how the agent is told of the scripted model; or a .toml file")
-    kit.add_argument(
-        "--tck", metavar="COMMAND", help="also run acp-tck, which this starts, and set it beside the checks"
-    )
-    kit.add_argument("agent", nargs=argparse.REMAINDER, metavar="-- COMMAND ...", help="how the agent is started")
-    client = commands.add_parser("conformance client", help="ask an ACP client everything, and say what it really does")
-    client.add_argument("--report", nargs=2, metavar=("KIND", "FILE"), help="write a report: html, json or junit")
-    client.add_argument("--profile-line", action="store_true", help="print the client's row for protocol/profiles.py")
-    client.add_argument(
-        "client", nargs=argparse.REMAINDER, metavar="-- CLIENT ...", help="how it is started; {agent} is the agent"
-    )
-    asking = commands.add_parser(
-        "conformance agent", help="an agent that asks the client everything and answers with it"
-    )
-    asking.add_argument("findings", nargs="?", metavar="FILE", help="write what it finds there, too")
-    for one in (client, asking):
-        one.add_argument("--only", action="append", default=[], metavar="ID", help="a question, by its requirement")
-        one.add_argument("--seconds", type=float, default=10.0, help="that an answer may take (default: %(default)g)")
+    """For the list of commands; where the kit is installed its options are completed, too."""
+    adds = load(KIT_OPTIONS) if find_spec("acp_conformance") else {}
+    for word, about in (
+        ("", "drive any ACP agent and say which requirements it keeps"),
+        ("client", "ask an ACP client everything, and say what it really does"),
+        ("agent", "an agent that asks the client everything and answers with it"),
+    ):
+        command = commands.add_parser(f"conformance {word}".rstrip(), help=about)
+        if word in adds:
+            adds[word](command)
 
 
 def _add_sessions(commands: argparse._SubParsersAction[_Parser]) -> None:

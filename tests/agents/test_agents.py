@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.conformance.requirements import requirements
+from acp_conformance.requirements import requirements
 from tests.forked import COMMAND
 
 ROOT = Path(__file__).parents[2]

@@ -11,12 +11,12 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_agent.conformance.clients.asking_agent import AskingAgent, asked
-from acp_agent.conformance.clients.findings import Findings, profile_line
-from acp_agent.conformance.kit_run import Result
 from acp_agent.protocol.profiles import UNNAMED, Quirks
 from acp_agent.protocol.transports import memory_pair
 from acp_agent.testing.fake_editor import FakeEditor
+from acp_conformance.clients.asking_agent import AskingAgent, asked
+from acp_conformance.clients.findings import Findings, profile_line
+from acp_conformance.kit_run import Result
 from tests.conformance.small_client import SmallClient
 from tests.forked import COMMAND
 

@@ -10,11 +10,11 @@ from xml.etree import ElementTree
 import pytest
 
 from acp_agent.commands.parser import run as run_command
-from acp_agent.conformance.kit_run import LEVELS, Result, chosen, run
-from acp_agent.conformance.profiles import Profile, profile
-from acp_agent.conformance.requirements import V2, requirements
-from acp_agent.conformance.tck import DIFFERS
-from acp_agent.conformance.trial import CHECKS
+from acp_conformance.kit_run import LEVELS, Result, chosen, run
+from acp_conformance.profiles import Profile, profile
+from acp_conformance.requirements import V2, requirements
+from acp_conformance.tck import DIFFERS
+from acp_conformance.trial import CHECKS
 from tests.forked import COMMAND, forked_command
 from tests.nightly import NIGHTLY
 

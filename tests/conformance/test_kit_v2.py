@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from acp_agent.conformance.kit_run import chosen, run
-from acp_agent.conformance.profiles import profile
-from acp_agent.conformance.trial import CHECKS
-from acp_agent.conformance.v2.v2_wire import WireV2
+from acp_conformance.kit_run import chosen, run
+from acp_conformance.profiles import profile
+from acp_conformance.trial import CHECKS
+from acp_conformance.v2.v2_wire import WireV2
 from tests.conformance.test_kit import SMALL, failed, forked, ran, small
 from tests.forked import forked_command
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.conformance.kit_run import chosen, run
-from acp_agent.conformance.profiles import Profile, profile
+from acp_conformance.kit_run import chosen, run
+from acp_conformance.profiles import Profile, profile
 from tests.conformance.test_kit import failed
 from tests.conformance.test_kit_v2 import NOT_OURS
 from tests.forked import forked_command

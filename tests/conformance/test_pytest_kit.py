@@ -9,7 +9,7 @@ import pytest
 
 HERE = Path(__file__).parent
 SMALL = shlex.join([sys.executable, str(HERE / "small_agent.py")])
-KIT = ("--pyargs", "acp_agent.conformance.pytest_kit")
+KIT = ("--pyargs", "acp_conformance.pytest_kit")
 
 
 def ran(folder: Path, *arguments: str) -> tuple[int, str]:
@@ -28,7 +28,7 @@ def faulty(tmp_path: Path) -> str:
 
 
 def test_each_check_is_a_test_of_its_name(tmp_path: Path, faulty: str) -> None:
-    agent = ("--acp-coder", SMALL, "--acp-profile", faulty)
+    agent = ("--acp-agent", SMALL, "--acp-profile", faulty)
     status, said = ran(tmp_path, *KIT, *agent, "-v", "-k", "NEW-3 or LIST-1 or FS-2")
     assert status == 1, said
     for words in (
@@ -40,7 +40,7 @@ def test_each_check_is_a_test_of_its_name(tmp_path: Path, faulty: str) -> None:
 
 
 def test_markers_choose_areas_and_levels(tmp_path: Path) -> None:
-    agent = ("--acp-coder", SMALL, "--collect-only", "-q")
+    agent = ("--acp-agent", SMALL, "--collect-only", "-q")
     _, all_ = ran(tmp_path, *KIT, *agent, "--acp-level", "all")
     _, some = ran(tmp_path, *KIT, *agent, "-m", "acp_options and acp_must")
     assert "[NEW-10]" in all_ and "[CFG-2]" in all_
@@ -50,9 +50,9 @@ def test_markers_choose_areas_and_levels(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    (KIT, "which agent? --acp-coder COMMAND"),
-    ((*KIT, "--acp-coder", "kit-no-such-command", "-k", "NEW-1"), "--acp-coder: kit-no-such-command: there is no such"),
-    ((*KIT, "--acp-coder", SMALL, "--acp-profile", "nobody", "-k", "NEW-1"), "there is no profile 'nobody'"),
+    (KIT, "which agent? --acp-agent COMMAND"),
+    ((*KIT, "--acp-agent", "kit-no-such-command", "-k", "NEW-1"), "--acp-agent: kit-no-such-command: there is no such"),
+    ((*KIT, "--acp-agent", SMALL, "--acp-profile", "nobody", "-k", "NEW-1"), "there is no profile 'nobody'"),
 ])  # fmt: skip
 def test_wrong_usage_is_said(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
     status, said = ran(tmp_path, *arguments)
@@ -63,8 +63,8 @@ def test_other_runs_of_pytest_load_none_of_it(tmp_path: Path) -> None:
     (tmp_path / "test_other.py").write_text(
         "import sys\n\n\n"
         "def test_other():\n"
-        "    loaded = {name for name in sys.modules if name.startswith('acp_agent.conformance.')}\n"
-        "    assert loaded == {'acp_agent.conformance.pytest_options'} and 'anyio' not in sys.modules\n"
+        "    loaded = {name for name in sys.modules if name.startswith('acp_conformance.')}\n"
+        "    assert loaded == {'acp_conformance.pytest_options'} and 'anyio' not in sys.modules\n"
     )
     status, said = ran(tmp_path, "-p", "no:anyio", "-p", "no:hypothesispytest")
     assert status == 0 and "1 passed" in said, said

@@ -1,4 +1,4 @@
-"""The imports of the package, read with `ast`: who imports what, on which line."""
+"""The imports of the package and of the kit, read with `ast`: who imports what, on which line."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "acp_agent"
+KIT = ROOT / "kit" / "acp_conformance"
 
 
 class Import(NamedTuple):
@@ -29,10 +30,11 @@ class Import(NamedTuple):
 
 
 def modules() -> Iterator[tuple[Path, str]]:
-    for file in sorted(PACKAGE.rglob("*.py")):
-        if "demo" in file.relative_to(PACKAGE).parts[:-1]:
-            continue  # the sample project of the demonstration is data
-        yield file, ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for package in (PACKAGE, KIT):
+        for file in sorted(package.rglob("*.py")):
+            if "demo" not in file.relative_to(package).parts[:-1]:  # the sample project of the demonstration is data
+                name = ".".join(file.relative_to(package.parent).with_suffix("").parts)
+                yield file, name.removesuffix(".__init__")
 
 
 @cache
@@ -57,8 +59,9 @@ def _imports(node: ast.AST, file: Path, name: str, *, inside: bool, typing_only:
             assert child.level == 0, f"{file}:{child.lineno}: imports are absolute"
             assert child.module is not None
             for alias in child.names:
-                submodule = ROOT / Path(*child.module.split(".")) / f"{alias.name}.py"
-                full = f"{child.module}.{alias.name}" if submodule.exists() else child.module
+                submodule = Path(*child.module.split("."), f"{alias.name}.py")
+                is_module = any((package.parent / submodule).exists() for package in (PACKAGE, KIT))
+                full = f"{child.module}.{alias.name}" if is_module else child.module
                 yield Import(file, child.lineno, name, full, inside, typing_only)
         elif not isinstance(child, ast.expr):  # most nodes, and none of them holds a statement
             deeper = inside or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)

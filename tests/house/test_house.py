@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from acp_agent.build.host_session import WALLS_SENT
 from acp_agent.executors.far import program
 
-from .imports import PACKAGE, ROOT, imports, modules, parsed
+from .imports import KIT, PACKAGE, ROOT, imports, modules, parsed
 
 FLOORS: dict[str, int] = {
     "__main__": 8, "cli": 8, "api": 8, "commands": 8, "agent": 7, "open_sessions": 7, "fronts": 7, "setup": 7,
@@ -43,13 +43,13 @@ DOORS: dict[str, tuple[str, ...]] = {
     "tree_sitter_json": ("acp_agent.setup.json_text",),
     "tomlkit": ("acp_agent.setup.helix", "acp_agent.setup.mcp_table"),
     "tree_sitter_bash": ("acp_agent.safety.lines.line",), "jsonschema_rs": ("acp_agent.testing",),
-    "pytest": ("acp_agent.testing", "acp_agent.conformance.pytest_kit", "acp_agent.conformance.pytest_options"),
+    "pytest": ("acp_agent.testing", "acp_conformance.pytest_kit", "acp_conformance.pytest_options"),
     "starlette": ("acp_agent.fronts.server.app", "acp_agent.fronts.server.http_form"),
     "opentelemetry": ("acp_agent.telemetry",), "prometheus_client": ("acp_agent.fronts.server.metrics",),
     "uvicorn": ("acp_agent.fronts.server.app",), "pathspec": ("acp_agent.executors.searching.search_worker",),
     "re2": ("acp_agent.linear",), "yaml": (), "playwright": (), "h11": ("acp_agent.executors.sandbox.proxy",),
     "cryptography": ("acp_agent.executors.sandbox.proxy",), "cronsim": ("acp_agent.tools.kit.timing",),
-    "platformdirs": (), "keyring": (),
+    "platformdirs": (), "keyring": (), "acp_conformance": ("acp_conformance",),
     "asyncio": (
         "acp_agent.protocol", "acp_agent.agent", "acp_agent.open_sessions", "acp_agent.fronts.server",
         "acp_agent.commands.serve", "acp_agent.testing.fake_model", "acp_agent.store.lane",
@@ -88,12 +88,14 @@ ROOM_PAGES = {
 }  # fmt: skip
 """Rooms with a page of their own: data, who calls whom."""
 
-SHARED_NAMES = {"__init__", "base"}
-"""Names that files of several folders have, and mean the same: a package's face, a wing's contract."""
+SHARED_NAMES = {"__init__", "__main__", "base"}
+"""Names that files of several folders have, and mean the same: a package's face, its command, a wing's contract."""
 
 
 def part(module: str) -> str:
-    return (module.split(".") + [""])[1]
+    """The kit is a wing: it uses no other but those of `SIDEWAYS`, and (`DOORS`) nobody uses it."""
+    first, *rest = module.split(".")
+    return "conformance" if first == KIT.name else (*rest, "")[0]
 
 
 def test_every_module_has_a_floor():
@@ -110,7 +112,7 @@ def test_every_part_has_its_page():
 def test_imports_run_down_the_floors():
     wrong = []
     for item in imports():
-        if not item.imported.startswith("acp_agent") or item.typing_only:
+        if not item.imported.startswith((PACKAGE.name, KIT.name)) or item.typing_only:
             continue
         here, there = part(item.importer), part(item.imported)
         if here == there:
@@ -203,7 +205,7 @@ ELSEWHERE = {
     "acp_agent/executors/start.py": "it gets a shell that begins with `as_before`, or what is `behind` one",
     "acp_agent/executors/far/side.py": "on a host, where no limit is raised",
     "acp_agent/client/terminals.py": "not the agent's process", "acp_agent/commands/demo.py": "not the agent's process",
-    "acp_agent/setup/helix.py": "not the agent's process", "acp_agent/conformance": "not the agent's process",
+    "acp_agent/setup/helix.py": "not the agent's process", "kit/acp_conformance": "not the agent's process",
 }  # fmt: skip
 
 
@@ -275,7 +277,7 @@ def test_the_page_of_a_room_names_all_its_files():
 
 
 def test_every_lazy_row_names_something_that_exists():
-    rows = re.compile(r'"(acp_agent(?:\.\w+)+):(\w+)"')
+    rows = re.compile(r'"((?:acp_agent|acp_conformance)(?:\.\w+)+):(\w+)"')
     known = {name: file for file, name in modules()}
     wrong = []
     for file, _ in modules():
@@ -289,7 +291,7 @@ def test_every_lazy_row_names_something_that_exists():
 
 def test_every_module_says_what_it_is_for():
     assert not [str(file.relative_to(ROOT)) for file, _ in modules() if not ast.get_docstring(parsed(file))]
-    assert (PACKAGE / "py.typed").exists()
+    assert (PACKAGE / "py.typed").exists() and (KIT / "py.typed").exists()
 
 
 GROUP_THAT_KEEPS = re.compile(r"(?<![\\(])\)\s*(?:[*+?]|\{[\d,]*\})\+|\(\?>")
@@ -338,7 +340,7 @@ def test_what_others_wrote_is_read_through_one_door_or_bounded_in_place():
         for child in ast.iter_child_nodes(node):
             yield from direct(child, caught)
 
-    kits = ("acp_agent/conformance/", "acp_agent/testing/")
+    kits = ("kit/acp_conformance/", "acp_agent/testing/")
     files = {str(file.relative_to(ROOT)): parsed(file) for file, _ in modules()}
     found = {f"{name}:{line}" for name, tree in files.items() if not name.startswith(kits) for line in direct(tree)}
     assert {where for where in found if where.partition(":")[0] not in OWN_BYTES} == set(), "acp_agent.limits.decoding"

@@ -17,7 +17,7 @@ from acp_agent.config.load import keys
 from .imports import imports, modules, parsed
 from .test_figures import _fields, told
 
-KITS = ("acp_agent.conformance", "acp_agent.testing")
+KITS = ("acp_conformance", "acp_agent.testing")
 ROW = re.compile(r"(acp_agent(?:\.\w+)*):\w+")
 WORDS = {"place", "part_of", "apart", "here"}
 

@@ -1,1 +1,0 @@
-"""A conformance kit for any ACP agent: `acp-coder conformance -- COMMAND` (docs/internals/conformance.md)."""
