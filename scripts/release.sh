@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# All files of a release, into OUT (default: dist): wheel and source archive, the VS Code extension, what Zed and the ACP
-# registry install from, manual page, completions, the image's Containerfile, an SBOM (CycloneDX, of uv.lock) and checksums.
+# All files of a release, into OUT (default: dist): wheel and source archive of the agent and of the conformance kit, the VS
+# Code extension, what Zed and the ACP registry install from, manual page, completions, the image's Containerfile, an SBOM
+# (CycloneDX, of uv.lock) and checksums.
 # Usage: release.sh REPOSITORY [OUT]; the files will be found in REPOSITORY/releases/download/vVERSION.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,6 +15,7 @@ uv=$("$python" -c 'import uv; print(uv.find_uv_bin())')
 version=$("$python" -c 'import acp_agent; print(acp_agent.__version__)')
 PYTHON=$python bash scripts/make_release.sh "$repository" "$repository/releases/download/v$version" "$out" >/dev/null
 "$uv" build --quiet --no-create-gitignore --out-dir "$out" .
+"$uv" build --quiet --no-create-gitignore --out-dir "$out" kit
 bash scripts/with_node.sh npm --prefix editors/vscode run package --silent >/dev/null
 mv editors/vscode/acp-coder.vsix "$out/acp-coder-$version.vsix"
 "$python" -m acp_agent man >"$out/acp-coder.1"

@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
-    *(ROOT / name for name in ("README.md", "AGENTS.md", "CONTRIBUTING.md", "SECURITY.md", "evals/README.md")),
+    *(ROOT / name for name in ("README.md", "AGENTS.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *(ROOT / name for name in ("evals/README.md", "kit/README.md")),
     *sorted((ROOT / "editors").glob("*.md")), *sorted((ROOT / "editors/vscode").glob("README.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]  # fmt: skip
 BLOCK = re.compile(r"^( *)(`{3,})(\w*)[^\n]*\n(.*?)^\1\2$", re.MULTILINE | re.DOTALL)
-COMMAND = re.compile(r"^(?:\$ |- run: )?(acp-coder\b.*)$")
+COMMAND = re.compile(r"^(?:\$ |- run: )?(?:uvx )?(acp-(?:coder|conformance)\b.*)$")
 
 
 class Block(NamedTuple):
@@ -23,7 +24,7 @@ class Block(NamedTuple):
 
     @property
     def commands(self) -> list[str]:
-        """Its lines that begin with `acp-coder`, without their comments."""
+        """Its lines that begin with `acp-coder` or `acp-conformance`, without their comments."""
         lines = self.text.replace("\\\n", " ").splitlines()
         return [re.sub(r"\s+# .*", "", found[1]) for line in lines if (found := COMMAND.match(line.strip()))]
 

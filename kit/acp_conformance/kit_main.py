@@ -85,13 +85,17 @@ def parser(word: str) -> argparse.ArgumentParser:
     return made
 
 
+def read_options(arguments: list[str]) -> tuple[str, argparse.Namespace]:
+    """The command's first word, and its options. Raises UsageError."""
+    word = arguments[0] if arguments and arguments[0] in COMMANDS else ""
+    return word, parser(word).parse_args(arguments[1:] if word else arguments)
+
+
 def main(argv: list[str] | None = None) -> int:
     """The exit status: 0 nothing failed, 1 something did, 2 with one sentence for a wrong command line."""
-    arguments = sys.argv[1:] if argv is None else argv
-    word = arguments[0] if arguments and arguments[0] in COMMANDS else ""
     load(SIGNALS)()
     try:
-        options = parser(word).parse_args(arguments[1:] if word else arguments)
+        word, options = read_options(sys.argv[1:] if argv is None else argv)
         return int(load(COMMANDS[word][0])(options, os.environ))
     except UsageError as error:
         sys.stderr.write(f"acp-conformance: {error}\n")

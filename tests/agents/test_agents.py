@@ -37,7 +37,7 @@ AGENTS: dict[str, list[str]] = {
     "python-sdk": ["--", str(SDK / "venv/bin/python"), str(SDK / "source/examples/echo_agent.py")],
     "qwen-code": of_npm("qwen-code", "qwen"),
 }  # fmt: skip
-"""By the first column of the table: what stands behind `acp-coder conformance`."""
+"""By the first column of the table: what stands behind `acp-conformance`."""
 UNSTEADY: dict[str, dict[str, str]] = {
     "codex-acp": {"TC-4": "A command that ends behind the turn stays `in_progress`, also a short one at times."},
     "gemini-cli": dict.fromkeys(

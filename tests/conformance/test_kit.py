@@ -9,6 +9,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from acp_agent.commands.extensions.completions import candidates
+from acp_agent.commands.parser import build_parser
 from acp_agent.commands.parser import run as run_command
 from acp_conformance.kit_run import LEVELS, Result, chosen, run
 from acp_conformance.profiles import Profile, profile
@@ -187,3 +189,14 @@ def test_without_its_package_it_says_which(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
     assert run_command(["conformance", "--", *SMALL]) == 2
     assert "`pip install jsonschema-rs`" in capsys.readouterr().err
+
+
+def test_where_the_kit_is_not_installed_the_command_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "acp_conformance", None)
+    assert run_command(["conformance", "--level", "must", "--", *SMALL]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("acp-coder: the conformance kit is a package of its own. `uvx acp-conformance -- COMMAND` ")
+    assert [word for word, _ in candidates(build_parser(), ["conformance", ""])] == ["client", "agent"]
+    assert [word for word, _ in candidates(build_parser(), ["conformance", "--l"])] == []

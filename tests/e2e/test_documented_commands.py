@@ -35,7 +35,7 @@ NOT_RUN = {
     'acp-coder prompt --container web-1:/app "Why does the build fail?"': (
         "a container", "system/agent/test_inside.py::test_container_with_a_folder_on_the_command_line",
     ),
-    "acp-coder conformance --profile opencode --tck acp-tck -- opencode": (
+    "acp-conformance --profile opencode --tck acp-tck -- opencode": (
         "opencode and acp-tck", "conformance/test_kit.py::test_another_kit_stands_beside_it",
     ),
     "acp-coder demo": ("to be run once", "e2e/test_cli.py::test_the_demo_mends_the_sample_or_fails"),
@@ -46,8 +46,8 @@ NOT_RUN = {
 INSTEAD = {
     "--session ID": '--session "$(acp-coder sessions list | cut -d" " -f1 | head -n 1)"',
     "check DIR": "check ~/plugins/tools", "--only calls": "--only PERM-6",
-    "conformance --protocol 2": "conformance --only V2-AUTH-1 --protocol 2",
-    "conformance client": "conformance client --only CFS-1", "conformance --": "conformance --only INIT-1 --",
+    "acp-conformance --protocol 2": "acp-conformance --only V2-AUTH-1 --protocol 2",
+    "acp-conformance client": "acp-conformance client --only CFS-1", "acp-conformance": "acp-conformance --only INIT-1",
 }  # fmt: skip
 """What is put in the place of the first of these that a line has: values for placeholders, and one check instead of the
 whole conformance kit, which `tests/conformance` runs."""
@@ -59,10 +59,12 @@ SAYS = {
     r"setup \w+": "is written.", r"setup \w+ --undo": "is removed.", r"sessions list": "Fix the failing test",
     r"policy explain \"cargo .*": "cargo test: asks", r"policy test .*": "2 of 2",
     r"plugin list": "https://github.com/someone/plugins@v2#tools", r"plugin update tools": "tools is as it was.",
-    r"replay .* --check": ", all as recorded", r"conformance .*": " passed, 0 failed, 0 not here",
+    r"replay .* --check": ", all as recorded",
     r"mcp serve .*": '"serverInfo"',
 }  # fmt: skip
-"""What they say, beyond the exit status."""
+"""What the agent's commands say, beyond the exit status."""
+KIT_SAYS = " passed, 0 failed, 0 not here"
+"""What the kit's say."""
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
     "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "reader", "version": "1"},
 }}  # fmt: skip
@@ -97,6 +99,7 @@ def prepared(home: Path) -> Path:
     for agent in (home / "bin/my-agent", home / "bin/opencode", project / "my-agent"):
         put(agent, AGENT.format(home=home, command=forked_command())).chmod(0o700)
     put(home / "bin/my-client", CLIENT.format(root=ROOT, python=sys.executable, project=project)).chmod(0o700)
+    (home / "bin/acp-conformance").symlink_to(Path(sys.executable).with_name("acp-conformance"))
     put(tools / "plugin.json", sample("docs/extending.md", '{"$schema"'))
     put(tools / "skills/deploy/SKILL.md", "---\nname: deploy\ndescription: How we deploy\n---\nRun `make deploy`.\n")
     for name in ("work", "src/app"):
@@ -137,6 +140,8 @@ def run(line: str, home: Path, model: FakeModel) -> subprocess.CompletedProcess[
 
 
 def said(line: str) -> list[str]:
+    if line.startswith("acp-conformance"):
+        return [KIT_SAYS]
     return [words for pattern, words in SAYS.items() if re.fullmatch(f"acp-coder {pattern}", line)]
 
 
@@ -165,7 +170,7 @@ def test_the_tables_are_about_what_the_pages_have():
     assert NOT_RUN.keys() <= lines
     for words in INSTEAD:
         assert any(words in line for line in lines), words
-    assert {words for line in lines - NOT_RUN.keys() for words in said(line)} == {*SAYS.values()}
+    assert {words for line in lines - NOT_RUN.keys() for words in said(line)} == {*SAYS.values(), KIT_SAYS}
     (lua,) = blocks("lua")
     assert SAYS["setup codecompanion"] in lua.text
     for _, test in NOT_RUN.values():

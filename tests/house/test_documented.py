@@ -20,6 +20,7 @@ from acp_agent.commands.parser import _with_command, build_parser
 from acp_agent.config.load import load_config
 from acp_agent.errors import ConfigError, UsageError
 from acp_agent.output.filters import load_filters
+from acp_conformance.kit_main import read_options
 from tests.documented import BLOCK, PAGES, blocks
 
 from .imports import ROOT
@@ -28,12 +29,12 @@ OTHER_FILES = re.compile(
     r"^(\[\[rules\]\]|\[\[test\]\]|\[project[.\]]|name = |\[tools\.(plan|question)\])", re.MULTILINE
 )
 """Filters, tests of rules, a package's own file, profiles of the conformance kit."""
-INLINE = re.compile(r"`(acp-coder (?!\d)[^`]+)`")
+INLINE = re.compile(r"`(?:uvx )?(acp-(?:coder|conformance) (?!\d)[^`]+)`")
 ALTERNATIVES = re.compile(r"([\w-]+)((?:\|[\w-]+)+)")
 LEFT_OPEN = re.compile(r"^the following arguments are required|(invalid int value: '[A-Z]+'|expected one argument)$")
 TARGET = re.compile(r"^(?:\w+=\S+ )?make ([a-z0-9-]+)", re.MULTILINE)
 INLINE_MAKE = re.compile(r"`(make [^`]*)`")
-OURS = re.compile(r"(?:scripts|tests|deploy|editors|docs|evals|acp_agent|schemas|registry)/[\w./-]*\w")
+OURS = re.compile(r"(?:scripts|tests|deploy|editors|docs|evals|acp_agent|kit|schemas|registry)/[\w./-]*\w")
 MADE = ("deploy/secrets",)
 """Folders that the commands make."""
 
@@ -64,8 +65,12 @@ PARSER = build_parser()
 
 def parses(line: str) -> str:
     """What is wrong with the command line, or nothing."""
+    program, *words = shlex.split(line.partition(" | ")[0])
     try:
-        PARSER.parse_args(_with_command(shlex.split(line.partition(" | ")[0])[1:]))
+        if program == "acp-conformance":
+            read_options(words)
+        else:
+            PARSER.parse_args(_with_command(words))
     except UsageError as error:
         return str(error)
     except SystemExit as ended:
@@ -79,7 +84,9 @@ def test_every_command_line_parses():
     for place, line in found:
         assert not parses(line), f"{place}: {line}: {parses(line)}"
     for place, _, text in blocks(""):
-        assert not re.search(r"^(\$ )?acp-coder ", text, re.MULTILINE), f"{place} is a block of commands: ```sh"
+        assert not re.search(r"^(\$ )?(uvx )?acp-(coder|conformance) ", text, re.MULTILINE), (
+            f"{place} is a block of commands: ```sh"
+        )
 
 
 def written_out(line: str) -> Iterable[str]:

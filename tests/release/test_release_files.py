@@ -44,8 +44,8 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def wheel(dist: Path) -> Path:
-    (found,) = dist.glob("*.whl")
+def wheel(dist: Path, name: str = "acp_coder") -> Path:
+    (found,) = dist.glob(f"{name}-*.whl")
     return found
 
 
@@ -58,11 +58,13 @@ def test_every_file_is_there_and_has_its_checksum(dist: Path):
     assert len(archive) == 1
     assert files.keys() - archive == {
         f"acp_coder-{VERSION}-py3-none-any.whl", f"acp_coder-{VERSION}.tar.gz", f"acp-coder-{VERSION}.vsix",
+        f"acp_conformance-{VERSION}-py3-none-any.whl", f"acp_conformance-{VERSION}.tar.gz",
         f"acp-coder-{VERSION}.cdx.json", "acp-coder.1", "completions/acp-coder.bash", "completions/acp-coder.zsh",
         "completions/acp-coder.fish", "extension/extension.toml", "extension/icons/acp-coder.svg",
         "registry/acp-coder/agent.json", "registry/acp-coder/icon.svg", "Containerfile",
     }  # fmt: skip
     assert json.loads(zipfile.ZipFile(dist / f"acp-coder-{VERSION}.vsix").read("extension/package.json"))["version"]
+    assert not [name for name in zipfile.ZipFile(wheel(dist)).namelist() if "conformance" in name]
     assert zipfile.ZipFile(wheel(dist)).read("acp_agent/COMMIT").decode().strip() == commit_of(ROOT)
 
 
@@ -114,7 +116,7 @@ def interpreter(version: str) -> str:
 
 
 @pytest.mark.parametrize("version", PYTHONS)
-def test_uvx_runs_the_wheel_in_an_empty_root_without_a_compiler(dist: Path, tmp_path: Path, version: str):
+def test_uvx_runs_the_wheels_in_an_empty_root_without_a_compiler(dist: Path, tmp_path: Path, version: str):
     python = interpreter(version)
     home, programs = tmp_path / "home", tmp_path / "bin"
     home.mkdir()
@@ -123,19 +125,23 @@ def test_uvx_runs_the_wheel_in_an_empty_root_without_a_compiler(dist: Path, tmp_
         (programs / name).symlink_to(shutil.which(name) or name)
     kept = {name: os.environ[name] for name in ("SSL_CERT_FILE", "UV_DEFAULT_INDEX") if name in os.environ}
     environ = {**kept, "HOME": str(home), "PATH": str(programs), "ACP_CODER_KEYRING": "0"}
-    uvx = [str(Path(UV).with_name("uvx")), "--no-config", "--quiet", "--python", python, "--from", str(wheel(dist))]
+    uvx = [str(Path(UV).with_name("uvx")), "--no-config", "--quiet", "--python", python, "--from"]
 
-    def acp_coder(*arguments: str, given: str = "") -> str:
-        argv = [*uvx, "acp-coder", *arguments]
+    def ran(*command: str, given: str = "") -> str:
+        argv = [*uvx, str(wheel(dist, command[0].replace("-", "_"))), *command]
         done = subprocess.run(
             argv, input=given, env=environ, cwd=home, capture_output=True, text=True, timeout=300, check=False
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    assert acp_coder("--version") == f"acp-coder {version_line()}\n"
-    assert json.loads(acp_coder(given=json.dumps(INITIALIZE) + "\n"))["result"]["agentInfo"]["version"] == VERSION
-    assert acp_coder("man").startswith(".TH")
+    assert ran("acp-coder", "--version") == f"acp-coder {version_line()}\n"
+    answer = json.loads(ran("acp-coder", given=json.dumps(INITIALIZE) + "\n"))
+    assert answer["result"]["agentInfo"]["version"] == VERSION
+    assert ran("acp-coder", "man").startswith(".TH")
+    assert ran("acp-conformance", "--version") == f"acp-conformance {VERSION}\n"
+    agent = [sys.executable, str(ROOT / "tests" / "conformance" / "small_agent.py")]
+    assert "1 passed, 0 failed" in ran("acp-conformance", "--only", "INIT-1", "--", *agent)
 
 
 @pytest.mark.parametrize("version", PYTHONS)
@@ -143,6 +149,6 @@ def test_every_dependency_has_a_wheel(dist: Path, tmp_path: Path, version: str):
     """But for one of pure Python. This needs no such Python."""
     only = ["--only-binary", ":all:", "--no-binary", BUILT_FROM_SOURCE]
     argv = [UV, "pip", "install", "--no-config", "--dry-run", "--python-version", version, *only]
-    argv += ["--target", str(tmp_path), str(wheel(dist))]
+    argv += ["--target", str(tmp_path), str(wheel(dist)), str(wheel(dist, "acp_conformance"))]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
