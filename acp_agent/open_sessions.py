@@ -131,8 +131,7 @@ class OpenSessions:
     async def _build(self, session: Session) -> Parts:
         builder = await asyncio.shield(self._stage_two())
         parts = await builder.parts(session, self._opening.store(session.config))
-        if session.part_of is None:
-            self.spawn(self._introduce(builder, session))
+        self.spawn(self._introduce(builder, session))
         return parts
 
     async def _introduce(self, builder: Builder, session: Session) -> None:

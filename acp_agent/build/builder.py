@@ -15,6 +15,7 @@ from typing import Any
 import anyio.to_thread
 
 from acp_agent.build.host_session import reached
+from acp_agent.build.open_workspaces import start
 from acp_agent.build.own_credentials import own_credentials
 from acp_agent.build.session_parts import build_parts, owners_shares
 from acp_agent.build.warming import warm
@@ -64,18 +65,19 @@ class Builder:
     async def parts(self, session: Session, store: SessionStore) -> Parts:
         """Builds the parts of `session`, which live as long as it does."""
         redaction = self._redaction(session)
-        roots, host = session.roots, await reached(session, self._environ)
+        before = session.roots
+        session.roots, host = await reached(session.config, before, self._environ)
         own = (self._registry, self._models, redaction, self._environ, self._spawn)
         try:
             self._shares = self._shares or owners_shares(session.config.settings)
             parts = build_parts(session, store, *own, host, self._shares)
         except BaseException:
-            session.roots = roots
+            session.roots = before
             if host is not None:
                 await host.end()
             raise
-        self._spawn(parts.beside.live(in_part=session.part_of is not None))
-        self._spawn(parts.languages.live())  # Separate: a failing language server must not affect the others.
+        self._spawn(parts.beside.live())
+        start(parts.project, self._spawn)
         return parts
 
     def _redaction(self, session: Session) -> Redaction:

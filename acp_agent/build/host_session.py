@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from acp_agent.build.session_parts import HOST, build_instructions, outside
+from acp_agent.build.own_credentials import outside
+from acp_agent.config.load import Config
 from acp_agent.config.place_settings import is_host
 from acp_agent.config.xdg import config_dir, data_dir, state_dir
 from acp_agent.errors import ExecutorError
@@ -17,16 +18,16 @@ from acp_agent.executors.far.far_walls import FarWalls
 from acp_agent.lazy import load
 from acp_agent.loop.calls.guard import session_rules
 from acp_agent.loop.judging import judged
+from acp_agent.loop.prompts.instructions import Instructions
 from acp_agent.loop.prompts.library import Library
 from acp_agent.loop.prompts.skills import read_skills
-from acp_agent.loop.session import Session
 from acp_agent.safety.folders.paths import Roots
 
 if TYPE_CHECKING:
-    from acp_agent.config.load import Config
     from acp_agent.executors.places.host import Host
 
 
+HOST = "acp_agent.executors.places.host:Host"
 SIDE_WALLS = "acp_agent.loop.shell.side_walls:SideWalls"
 WALLS_SENT = (
     "acp_agent.config.safety_settings",
@@ -64,28 +65,27 @@ WALLS_SENT = (
 """What `SIDE_WALLS` needs there besides what is there already."""
 
 
-async def reached(session: Session, environ: Mapping[str, str]) -> Host | None:
-    """The host of a session whose place is one, reached, with the session's roots there; `None` for other places.
+async def reached(config: Config, opened: Roots, environ: Mapping[str, str]) -> tuple[Roots, Host | None]:
+    """The folders of a session where its place is, and the host, reached, if they are on one. `opened`: those that it
+    was opened with, or what was made of them.
 
     Raises ExecutorError with a sentence.
     """
-    settings = session.config.settings
+    settings, here = config.settings, opened.here
     place = settings.place()
     if place is None or not is_host(place):
-        return None
-    here = session.roots.here
-    host: Host = load(HOST)(place, here.all, outside(session.config, environ))
+        return here, None
+    host: Host = load(HOST)(place, here.all, outside(config, environ))
     if settings.tools.scope.user:
         words = "commands there run as the user that its place names, so `tools.scope.run_as_user` is not held"
         raise ExecutorError(f"{host.words} cannot be used: {words}")
     try:
-        roots = await settled(host, session.config, here, environ)
-        await judged(roots, partial(_asked, session, roots, environ))
+        roots = await settled(host, config, here, environ)
+        await judged(roots, partial(_asked, config, roots, environ))
     except BaseException:
         await host.end()
         raise
-    session.roots = roots
-    return host
+    return roots, host
 
 
 async def settled(host: Host, config: Config, here: Roots, environ: Mapping[str, str]) -> Roots:
@@ -121,9 +121,15 @@ def _walls_given(config: Config, roots: Roots, host: Host) -> dict[str, Any]:
     }
 
 
-def _asked(session: Session, roots: Roots, environ: Mapping[str, str]) -> None:
+def _asked(config: Config, roots: Roots, environ: Mapping[str, str]) -> None:
     """What the parts ask when they are built, asked in a thread, so that it is known in the event loop."""
-    _ = build_instructions(session.config, roots, Path(state_dir(environ))).facts
-    if session.config.settings.agent.skills:
+    _ = build_instructions(config, roots, Path(state_dir(environ))).facts
+    if config.settings.agent.skills:
         read_skills(roots)
         Library(roots, Path(config_dir(environ)), reads=True)
+
+
+def build_instructions(config: Config, roots: Roots, state: Path, limits: Callable[[], str] = str) -> Instructions:
+    agent = config.settings.agent
+    enabled, most = agent.instruction_files, agent.max_instruction_bytes
+    return Instructions(roots, enabled=enabled, max_bytes=most, state=state, limits=limits)

@@ -8,7 +8,8 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from acp_agent.config.credentials import McpLogins, host_key, stored_keys
-from acp_agent.config.model import Settings
+from acp_agent.config.load import Config
+from acp_agent.config.model import ProviderConfig, Settings
 from acp_agent.credentials.redactor import SHORTEST_OWN, own_values
 from acp_agent.credentials.values import is_credential
 
@@ -16,6 +17,8 @@ SIGNS = re.compile(r"(?i)sig(?:nature)?$|^(?:code|key|auth)$")
 """Parameters that let in."""
 LONG = 16
 """Characters of a word that no text has by chance."""
+STORE_URL = "ACP_CODER_STORE_URL"
+"""It may have a password."""
 
 
 def own_credentials(
@@ -64,3 +67,25 @@ def _password(url: str) -> list[str]:
     user, at, _ = url.rpartition("@")
     word = user.partition("://")[2].partition(":")[2] if at else ""
     return [word, unquote(word)]
+
+
+def outside(config: Config, environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment without the agent's own keys."""
+    hidden = own_keys(config)
+    return {name: value for name, value in environ.items() if name not in hidden}
+
+
+def own_keys(config: Config) -> frozenset[str]:
+    """The variables that hold the agent's own keys, which no command of the model needs."""
+    providers = (ProviderConfig(), *config.settings.providers.values())
+    credentials = config.settings.network.credentials.values()
+    variables = (each.env for each in credentials if each.env)
+    return frozenset(
+        (
+            *variables,
+            *(provider.api_key_env for provider in providers),
+            config.settings.tools.web.brave_key_env,
+            config.settings.store.url_env,
+            STORE_URL,
+        )
+    )

@@ -55,7 +55,8 @@ MISSING_BROWSER = "acp_agent.tools.net.chromium:missing_browser"
 
 FOLDER = "acp_agent.loop.shell.private_folder:PrivateFolder"
 CONFINEMENT = "acp_agent.loop.shell.confinement:Confinement"
-BUILD_PLACE = "acp_agent.build.session_parts:build_place"
+SANDBOX = "acp_agent.loop.shell.folder_sandbox:FolderSandbox"
+BUILD_PLACE = "acp_agent.build.open_workspaces:build_place"
 SETTLED = "acp_agent.build.host_session:settled"
 FIND_USER = "acp_agent.executors.users:find_user"
 
@@ -160,8 +161,8 @@ def _confinement(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
     tools = config.settings.tools
     roots = roots_of(config, real_path(Path.cwd()), environ)
     with closing(load(FOLDER)(roots)) as folder:
-        made = load(CONFINEMENT)(tools, roots, environ, home_of(environ), folder)
-        lines = anyio.run(made.lines)
+        made = load(SANDBOX)(tools, roots, environ, home_of(environ), folder)
+        lines = anyio.run(load(CONFINEMENT)(tools, roots, made).lines)
         found = made.found
         if (place := config.settings.place()) is not None:
             settle = partial(load(SETTLED), config=config, here=roots, environ=environ)

@@ -177,18 +177,18 @@ def _more(parts: Parts) -> list[str]:
     for server in parts.toolbox.servers.states():
         counts = f"{server.tools} tools, {server.prompts} prompts" if server.state == "ready" else server.words
         lines.append(f"MCP server `{server.name}`: {server.state}{f' ({counts})' if counts else ''}")
-    return [*lines, *parts.languages.states()]
+    return [*lines, *parts.project.languages.states()]
 
 
 async def _permissions(session: Session, parts: Parts, rest: str) -> str:
     word, _, argument = rest.partition(" ")
     if word == "revoke":
         number = argument.strip().lstrip("#")
-        if number.isdigit() and await parts.calls.gate.revoke(int(number)):
+        if number.isdigit() and await parts.project.gate.revoke(int(number)):
             return f"Revoked #{number}."
         return f"There is no permission #{number or '?'}. `/permissions` lists them."
-    known = await parts.calls.gate.remembered()
-    proposed = _proposed(await parts.calls.guard.proposals())
+    known = await parts.project.gate.remembered()
+    proposed = _proposed(await parts.project.gate.guard.proposals())
     if not known:
         return f"Nothing is remembered for this project: you are asked about every change.{proposed}"
     words = {"allow": "always allow", "reject": "never allow"}
@@ -273,7 +273,9 @@ async def _agents(session: Session, parts: Parts, rest: str) -> str:
 
 
 async def _doctor(session: Session, parts: Parts, rest: str) -> str:
-    return "\n".join(f"- {line}" for line in [*await parts.shell.confinement.lines(), parts.calls.guard.audit_words()])
+    return "\n".join(
+        f"- {line}" for line in [*await parts.shell.confinement.lines(), parts.project.gate.guard.audit_words()]
+    )
 
 
 async def _place(session: Session, parts: Parts, rest: str) -> str:
@@ -288,11 +290,13 @@ async def _place(session: Session, parts: Parts, rest: str) -> str:
 async def _policy(session: Session, parts: Parts, rest: str) -> str:
     word, _, argument = rest.strip().partition(" ")
     if word in ("", "status"):
-        return "\n".join(f"- {line}" for line in [*parts.calls.guard.status(), *await parts.shell.confinement.lines()])
+        return "\n".join(
+            f"- {line}" for line in [*parts.project.gate.guard.status(), *await parts.shell.confinement.lines()]
+        )
     if word == "check":
         return await _check(session, parts, argument.strip())
     if word == "learned":
-        return await parts.calls.guard.learned(argument)
+        return await parts.project.gate.guard.learned(argument)
     return (
         "`/policy status` shows the active rules, `/policy check TOOL {JSON}` what would happen to a call, `/policy "
         "learned` which sequences of calls went wrong before (`learned forget NUMBER` or `all` forgets them)."
@@ -303,11 +307,11 @@ async def _check(session: Session, parts: Parts, text: str) -> str:
     name, _, arguments = text.partition(" ")
     if not name:
         return f"Which call? {CHECK_EXAMPLE}"
-    calls = parts.calls
+    config, guard = parts.calls.config, parts.project.gate.guard
     try:
         mode = session.choices.mode()
-        await calls.guard.learn()
-        check = partial(check_call, parts.toolbox.registry, calls.config, calls.guard.deciders, mode, name, arguments)
+        await guard.learn()
+        check = partial(check_call, parts.toolbox.registry, config, guard.deciders, mode, name, arguments)
         checked = await judged(session.roots, check)
     except ToolError as error:
         return f"{error} {CHECK_EXAMPLE}"
@@ -315,15 +319,15 @@ async def _check(session: Session, parts: Parts, text: str) -> str:
 
 
 async def _approve(session: Session, parts: Parts, rest: str) -> str:
-    return parts.calls.guard.approve(rest.strip())
+    return parts.project.gate.guard.approve(rest.strip())
 
 
 async def _reject(session: Session, parts: Parts, rest: str) -> str:
-    return await parts.calls.guard.reject(rest.strip())
+    return await parts.project.gate.guard.reject(rest.strip())
 
 
 async def _unblock(session: Session, parts: Parts, rest: str) -> str:
-    return await parts.calls.guard.unblock(rest.strip().strip("`"))
+    return await parts.project.gate.guard.unblock(rest.strip().strip("`"))
 
 
 async def _checkpoints(session: Session, parts: Parts, rest: str) -> str:
@@ -343,7 +347,7 @@ async def _diff(session: Session, parts: Parts, rest: str) -> str:
 
 
 async def _fork(session: Session, parts: Parts, rest: str) -> str:
-    recorder = parts.calls.recorder
+    recorder = parts.project.recorder
     if not session.roots.disk.here and "worktree" in rest.split():
         return f"There are no worktrees {session.roots.disk.where}; `/fork` without one works."
 
@@ -364,7 +368,7 @@ async def _fork(session: Session, parts: Parts, rest: str) -> str:
 async def _worktree(session: Session, parts: Parts, rest: str) -> str:
     if not session.roots.disk.here:
         return f"There are no worktrees {session.roots.disk.where}."
-    run = partial(load(WORKTREE), parts.calls.recorder.state, session.roots.real[0], rest)
+    run = partial(load(WORKTREE), parts.project.recorder.state, session.roots.real[0], rest)
     return str(await anyio.to_thread.run_sync(run))
 
 

@@ -6,14 +6,12 @@ here.
 
 from __future__ import annotations
 
-import copy
 import logging
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from contextvars import copy_context
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -41,7 +39,6 @@ from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.published import Published
 from acp_agent.loop.turn_queue import TurnQueue
 from acp_agent.protocol.client import Client
-from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema import acp
 from acp_agent.store.base import LogEntry, SessionRecord
 from acp_agent.store.session_store import SessionStore
@@ -50,9 +47,7 @@ from acp_agent.store.spending_store import Spent
 if TYPE_CHECKING:
     from acp_agent.config.load import Config
     from acp_agent.llm.base import UsageReport
-    from acp_agent.loop.hooks.hooks import Hooks
     from acp_agent.loop.prompts.instructions import Instructions
-    from acp_agent.loop.running_turn import RunningTurn
     from acp_agent.loop.turn_lease import TurnLease
     from acp_agent.loop.turns.parts import Parts
 
@@ -112,8 +107,6 @@ class Session:
         """By the current or the last turn."""
         self.last_call: UsageReport | None = None
         self.costs = Costs()
-        self.part_of: Session | None = None
-        """Whose it is, if only a sub-agent or single calls work in it."""
         self._store = store
         self._build = build
         self._parts: Parts | None = None
@@ -178,7 +171,7 @@ class Session:
                     await parts.close()
             if place is not None:
                 await self._store.do(self._store.change, self.id, place=place)
-            self.config, self.roots = config, copy.copy(self.roots.here)
+            self.config, self.roots = config, self.roots.here
 
     async def _go(self, place: str) -> str:
         """`/place NAME`: what is then said. Does not need the place where the session is now."""
@@ -204,28 +197,6 @@ class Session:
             raise StoreError(f"session {self.id} was deleted and cannot be forked")
         forked: SessionRecord = await self._store.do(load(FORK), self._store, record, entries, self, cwd)
         return forked
-
-    async def parts_elsewhere(self, folder: Path | None = None, *, place: str | None = None) -> Parts:
-        """The parts for a sub-agent that works in another folder, or for it and single calls in another place with
-        other files. They have no MCP servers, which work here. Raises ExecutorError if the place cannot be reached."""
-        other = copy.copy(self)
-        other.part_of, other._parts = self.part_of or self, None
-        other.roots = copy.copy(self.roots.here) if folder is None else Roots(folder)
-        if place is not None:
-            other.config = self.config.in_place(place)
-        return await self._build(other)
-
-    @property
-    def turn(self) -> RunningTurn | None:
-        """That of the session of which it is a part."""
-        whole = None if self.part_of is None else self.part_of._parts
-        return None if whole is None else whole.shell.turn
-
-    @property
-    def hooks(self) -> Hooks | None:
-        """Those of the session of which it is a part, also of the folder."""
-        whole = None if self.part_of is None else self.part_of._parts
-        return None if whole is None else whole.shell.hooks
 
     def instructions(self) -> Instructions | None:
         """Of the head of the conversation, if it has been built."""

@@ -239,7 +239,7 @@ def _examined(call: Call) -> list[Examined]:
     looked, ready = call.outcome.looked, call.ready
     if looked.lines is None and call.facts is not None and ready is not None:
         commands = [each for each in call.facts.accesses if isinstance(each, ExecuteAccess)]
-        looked.lines = [load(EXAMINE)(each.command, ready.calls.session.roots, each.cwd) for each in commands]
+        looked.lines = [load(EXAMINE)(each.command, ready.shell.roots, each.cwd) for each in commands]
     return looked.lines or []
 
 
@@ -277,7 +277,7 @@ def change_note(call: Call, contents: Contents) -> str:
     if not _examined(call) or call.goes_on is not None or call.ready is None or not (looked.done and looked.alone):
         return ""
     changes = {change.path: change for change in looked.changes}
-    display = call.ready.calls.session.roots.display
+    display = call.ready.shell.roots.display
     told = [each for _, each in sorted(changes.items()) if each.how is not None and not _is_cache(display(each.path))]
     if not told:
         return "[no file changed]" if not changes and meant_to_change(call) and _all_seen(call) else ""

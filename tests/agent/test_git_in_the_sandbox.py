@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from acp_agent.executors.sandbox.holders import MODE
-from acp_agent.loop.shell import confinement, git_copies
+from acp_agent.loop.shell import folder_sandbox, git_copies
 from acp_agent.loop.shell.git_copies import GitCopies
 from tests.nightly import examples
 from tests.repositories import git, repository
@@ -239,7 +239,7 @@ async def test_a_new_repository_leads_to_no_program(tmp_path: Path, name: str) -
 
 
 async def test_what_the_person_sets_in_a_new_repository_is_no_alarm(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(confinement, "LOOK_AFTER", -5.0)
+    monkeypatch.setattr(folder_sandbox, "LOOK_AFTER", -5.0)
     evil = "mkdir evil; git -C evil init -q; git -C evil config core.pager x"
     script = [*rounds(bash("git init -q .")), *rounds(bash(evil))]
     async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:

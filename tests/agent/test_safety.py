@@ -12,7 +12,7 @@ import pytest
 
 from acp_agent.client.permissions import allow_always, allow_once, reject_once
 from acp_agent.executors.sandbox import probe
-from acp_agent.loop.shell import confinement, free_disk
+from acp_agent.loop.shell import folder_sandbox, free_disk
 from acp_agent.safety.lines import line
 from acp_agent.testing.fake_model import Answer, Call
 from tests.forked import COMMAND
@@ -673,7 +673,7 @@ EVIL = "git init -q evil && git -C evil config core.hooksPath hooks"
 
 
 async def test_what_the_sandbox_puts_in_place_of_a_repository_is_not_told_as_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(confinement, "LOOK_AFTER", -5.0)
+    monkeypatch.setattr(folder_sandbox, "LOOK_AFTER", -5.0)
     wait = "echo up > up; while [ ! -e done ]; do sleep 0.05; done"
     async with confined(tmp_path, bash(wait, background=True), "true", EVIL) as r:
         await until(lambda: any(str(r.project / "evil") in words for words in told_of_repositories(tmp_path)))
@@ -684,7 +684,7 @@ async def test_what_the_sandbox_puts_in_place_of_a_repository_is_not_told_as_one
 
 
 async def test_a_worktree_of_a_repository_that_was_there_is_not_told_as_a_new_one(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(confinement, "LOOK_AFTER", -5.0)
+    monkeypatch.setattr(folder_sandbox, "LOOK_AFTER", -5.0)
     project = repository(tmp_path / "project")
     git(project, "config", "core.hooksPath", ".husky")
     who = "-c user.name=a -c user.email=a@b"

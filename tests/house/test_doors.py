@@ -43,7 +43,7 @@ DOORS = {
         executors/sandbox/visible_paths: plan
         loop/shell/command_paths: _led_away _made named
         loop/shell/command_policy: _protected
-        loop/shell/confinement: _look_through
+        loop/shell/folder_sandbox: _look_through
         loop/shell/side_walls: __init__
         loop/shell/worktrees: _looked_at folder_of
     """,
@@ -53,8 +53,9 @@ DOORS = {
         safety/folders/protect: also_mounted
         executors/sandbox/base: open_files
         executors/sandbox/bubblewrap: _inside _private confine
+        executors/sandbox/common_dirs: _make
         executors/sandbox/landlock_alone: _remove_tree confine
-        loop/shell/confinement: user walls
+        loop/shell/folder_sandbox: user walls
         loop/shell/git_copies: __init__ _beside _disarm _git _give _inner _make _names _published _remove take_over
         loop/shell/held_files: _hold
         loop/shell/worktrees: _copy_in _is_dirty _lock _made of_folder remove

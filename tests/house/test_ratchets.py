@@ -66,7 +66,7 @@ def rings(graph: dict[str, set[str]]) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("rows", "most"), [(False, [57, 3, 2, 2]), (True, [94, 24, 7, 6, 3, 2, 2, 2, 2, 2])], ids=["typing", "lazy"]
+    ("rows", "most"), [(False, [56, 3, 2, 2]), (True, [93, 24, 7, 6, 3, 2, 2, 2, 2, 2])], ids=["typing", "lazy"]
 )
 def test_rings_of_imports_shrink(rows: bool, most: list[int]) -> None:
     """Typing imports count; the second time, `"module:name"` rows too. Goal: none."""
@@ -87,7 +87,7 @@ def test_fewer_objects_are_made_by_copying() -> None:
     names = {"copy", "deepcopy", "copy.copy", "copy.deepcopy"}
     calls = [(module, node) for module, node in every(ast.Call) if _last(node) in names]
     found = [f"{module}:{node.lineno} {ast.unparse(node)}" for module, node in calls if ast.unparse(node.func) in names]
-    held("objects made by copying", found, 6)
+    held("objects made by copying", found, 1)
 
 
 def _last(node: ast.AST) -> str:
@@ -141,7 +141,7 @@ def test_fewer_attributes_are_set_from_outside() -> None:
             for name in classes[module, receiver] & known or classes["", receiver] | {receiver}:
                 if module not in homes.get((name, node.attr), {module}):
                     found[name, node.attr] = f"{name}.{node.attr}: {module}:{node.lineno}"
-    held("attributes set from outside", found.values(), 69)
+    held("attributes set from outside", found.values(), 65)
 
 
 def test_fewer_constructors_take_callbacks() -> None:
@@ -167,7 +167,7 @@ def test_fewer_constructors_take_callbacks() -> None:
 
 
 @pytest.mark.parametrize(("kinds", "most", "files"), [
-    ({ast.Attribute: "attr"}, 163, 40), ({ast.arg: "arg", ast.keyword: "arg"}, 67, 39), ({ast.Name: "id"}, 872, 119),
+    ({ast.Attribute: "attr"}, 145, 40), ({ast.arg: "arg", ast.keyword: "arg"}, 65, 39), ({ast.Name: "id"}, 872, 119),
 ], ids=["attributes", "arguments", "names"])  # fmt: skip
 def test_places_are_mentioned_less(kinds: dict[type[ast.AST], str], most: int, files: int) -> None:
     """The words `place`, `part_of`, `apart`, `here` outside of `executors`. Goal: attributes and arguments 10 in 3."""
@@ -191,4 +191,4 @@ def test_the_keys_of_the_configuration_become_fewer() -> None:
 def test_fewer_files_are_short() -> None:
     """Modules of at most 60 lines, without the faces of packages: one idea is one file, not several. No goal yet."""
     lines = {module: file.read_text(encoding="utf-8").count("\n") for file, module in modules() if file.stem[0] != "_"}
-    held("files of at most 60 lines", (module for module, number in lines.items() if number <= 60), 98)
+    held("files of at most 60 lines", (module for module, number in lines.items() if number <= 60), 94)

@@ -240,7 +240,7 @@ async def test_a_tool_that_is_brought_is_sent_once_and_last_if_it_is_offered():
     before = sent(made)
     assert made.bring("edit_notebook") and made.bring("edit_notebook") and made.bring("read")
     assert sent(made) == [*before, "edit_notebook"]
-    for other in (made_of(builtin_registry(), ToolsConfig(), "ask"), made.only(frozenset({"read"}))):
+    for other in (made_of(builtin_registry(), ToolsConfig(), "ask"), made.only(frozenset({"read"}), made._absent, {})):
         assert not other.bring("edit_notebook")
         assert "edit_notebook" not in sent(other)
 

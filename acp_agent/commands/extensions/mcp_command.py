@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 from msgspec.structs import replace
 
-from acp_agent.build.session_parts import outside, own_keys
+from acp_agent.build.own_credentials import outside, own_keys
 from acp_agent.commands.config import config_here
 from acp_agent.config.credentials import McpLogins
 from acp_agent.config.load import Config, load_config

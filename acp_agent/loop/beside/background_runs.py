@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from acp_agent.loop.calls.outputs import Outputs
     from acp_agent.loop.calls.reports import Reports
     from acp_agent.loop.journal import Journal
+    from acp_agent.safety.folders.paths import Roots
 
 
 TIMED_OUT = 124
@@ -93,6 +94,10 @@ class Run:
     def running(self) -> bool:
         return self.process is not None
 
+    def is_in(self, roots: Roots) -> bool:
+        """Whether it works with the files of these folders."""
+        return self.call.ready is not None and self.call.ready.shell.roots is roots
+
     def state(self) -> RunState:
         process = self.process
         return RunState(
@@ -145,10 +150,9 @@ class SessionRuns:
         """Whether there are or were any in terminals of their own."""
         return any(run.command.terminal is not None for run in self._runs.values())
 
-    @property
-    def running_call(self) -> str:
-        """The id of the call whose command runs in the background, the last of them; empty if none does."""
-        return next((run.call.id for run in reversed(self._runs.values()) if run.running), "")
+    def running_call(self, roots: Roots) -> str:
+        """The id of the call whose command runs in the background there, the last of them; empty if none does."""
+        return next((run.call.id for run in reversed(self._runs.values()) if run.running and run.is_in(roots)), "")
 
     # --- the life of a run ------------------------------------------------------------------------------------
 
@@ -356,16 +360,24 @@ class SessionRuns:
     async def close(self) -> None:
         """Kills all that are running and waits, bounded."""
         self._closed = True
-        running = [run for run in self._runs.values() if run.running]
+        with anyio.move_on_after(CLOSE_SECONDS, shield=True):
+            await self._end_all(list(self._runs.values()))
+            await self.panes.close()
+
+    async def leave(self, roots: Roots) -> None:
+        """Kills those in these folders, which are left, and waits, bounded."""
+        with anyio.move_on_after(CLOSE_SECONDS, shield=True):
+            await self._end_all([run for run in self._runs.values() if run.is_in(roots)])
+
+    async def _end_all(self, runs: Sequence[Run]) -> None:
+        running = [run for run in runs if run.running]
         for run in running:
             run.scope.cancel()
-        with anyio.move_on_after(CLOSE_SECONDS, shield=True):
-            for run in running:
-                if run.watched:
-                    await run.over.wait()
-                else:
-                    await self._end(run, None)
-            await self.panes.close()
+        for run in running:
+            if run.watched:
+                await run.over.wait()
+            else:
+                await self._end(run, None)
 
 
 def _card_text(run: Run) -> str:

@@ -31,7 +31,8 @@ from acp_agent.schema import lsp_types as lsp
 from acp_agent.tools.kit.shown_documents import load_documents, source_files
 
 if TYPE_CHECKING:
-    from acp_agent.loop.shell.session_shell import Shell
+    from acp_agent.limits.shares import Share
+    from acp_agent.loop.shell.folder_sandbox import FolderSandbox
     from acp_agent.lsp.own_servers import OwnServers
 
 
@@ -57,25 +58,26 @@ NOT_HERE = "No language server is available: the editor offers none, and the age
 
 
 class Languages:
-    """Implements `LanguageServices`. `live` runs beside the turns until cancelled. `environ`: the servers'
-    environment."""
+    """Implements `LanguageServices`. `live` runs beside the turns until cancelled. `share`: what each server takes one
+    of. `environ`: the servers' environment."""
 
     def __init__(
         self,
         outbox: Outbox,
         config: LspConfig,
         roots: Roots,
-        shell: Shell,
+        sandbox: FolderSandbox,
+        share: Share,
         environ: Mapping[str, str],
         published: Published,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
-        self._share = shell.runs.programs
+        self._share = share
         self._client = outbox.client
         self._outbox = outbox
         self.config = config
         self._roots = roots
-        self._confinement = shell.confinement
+        self._sandbox = sandbox
         self._environ = environ
         self._published = published
         self._spawn = spawn
@@ -126,7 +128,7 @@ class Languages:
         if why := self._share.take():
             raise LspError(f"The language server was not started: {why}")
         try:
-            launch = await self._confinement.launch(argv, cwd, unconfined=self.config.unconfined)
+            launch = await self._sandbox.launch(argv, cwd, unconfined=self.config.unconfined)
         except BaseException:
             self._share.give()
             raise
@@ -139,13 +141,13 @@ class Languages:
 
     def _forbidden(self) -> str | None:
         """Why no server is started, as far as that is known."""
-        return self._confinement.no_servers(unconfined=self.config.unconfined)
+        return self._sandbox.no_servers(unconfined=self.config.unconfined)
 
     async def _servers(self) -> OwnServers:
         """Raises LspError if they are turned off."""
         if not self.config.own_servers:
             raise LspError(NOT_HERE)
-        await self._confinement.ready()
+        await self._sandbox.ready()
         if (reason := self._forbidden()) is not None:
             raise LspError(reason)
         self._needed.set()

@@ -19,7 +19,6 @@ from acp_agent.tools.kit.tool_context import Description
 
 if TYPE_CHECKING:
     from acp_agent.loop.beside.background_runs import Run
-    from acp_agent.loop.calls.runner import Calls
     from acp_agent.loop.hooks.deciding_hooks import Decided
     from acp_agent.loop.shell.session_shell import Shell
     from acp_agent.safety.deciding.deciders import CallFacts
@@ -38,8 +37,8 @@ class Ready(Struct, frozen=True):
     arguments: dict[str, Any]
     shell: Shell
     """Where it runs."""
-    calls: Calls
-    """Those that run it."""
+    above: tuple[str, ...] = ()
+    """The calls that its conversation works for."""
     hooked: Decided | None = None
     """What hooks said about it."""
 

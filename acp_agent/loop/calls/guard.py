@@ -23,11 +23,10 @@ from acp_agent.config.xdg import config_dir, config_file, data_dir, state_dir
 from acp_agent.credentials.redactor import Redactor
 from acp_agent.disk import HERE
 from acp_agent.errors import ExecutorError, StoreError
-from acp_agent.loop.calls.learned_calls import learned_words
 from acp_agent.loop.journal import Journal
 from acp_agent.loop.judging import judged
 from acp_agent.loop.modes import Mode
-from acp_agent.loop.shell.confinement import Confinement
+from acp_agent.loop.shell.folder_sandbox import FolderSandbox
 from acp_agent.safety.access import CONNECT, Allow, Ask, Deny, ExecuteAccess, PathAccess
 from acp_agent.safety.deciding.anomaly import Anomaly, AnomalyDetector
 from acp_agent.safety.deciding.approvals import Approvals
@@ -36,7 +35,7 @@ from acp_agent.safety.deciding.deciders import CallFacts, Deciders, Judgement
 from acp_agent.safety.deciding.own_names import with_own_names
 from acp_agent.safety.deciding.rate import ActionRate
 from acp_agent.safety.deciding.rule_list import RuleList
-from acp_agent.safety.deciding.trajectory import Learned, Sentinel
+from acp_agent.safety.deciding.trajectory import Learned, Sentinel, spelled, why_learned
 from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.safety.folders.protect import PathRules, also_mounted, configured_folders
 from acp_agent.store.base import Trajectory
@@ -123,8 +122,26 @@ def roots_of(config: Config, cwd: Path, environ: Mapping[str, str]) -> Roots:
     return roots
 
 
+def learned_words(store: TrajectoryStore, project: str, rest: str) -> str:
+    """What `/policy learned` answers to `rest`: empty, or `forget` with a number or `all`. Raises StoreError."""
+    known = store.learned(project)
+    word, _, which = rest.strip().partition(" ")
+    which = which.strip().lstrip("#")
+    if word == "forget" and which == "all":
+        return f"Forgotten: {store.forget(project)}."
+    if word == "forget" and which.isdecimal() and 1 <= int(which) <= len(known):
+        store.drop(project, known[int(which) - 1].steps)
+        return f"Forgotten: {spelled(known[int(which) - 1])}"
+    if word:
+        return "`learned` lists what was learned, `learned forget NUMBER` and `learned forget all` forget it."
+    if not known:
+        return f"Nothing was learned in {project}."
+    lines = [f"- #{number} {why_learned(item)}: {spelled(item)}" for number, item in enumerate(known, 1)]
+    return f"Learned in {project}:\n" + "\n".join(lines)
+
+
 class Guard:
-    """The safety of one session."""
+    """The safety of one project."""
 
     def __init__(
         self,
@@ -136,7 +153,7 @@ class Guard:
         store: SessionStore,
         redactor: Redactor,
         journal: Journal,
-        confinement: Confinement,
+        sandbox: FolderSandbox,
     ) -> None:
         """`home`: the user's home folder where the roots are."""
         tools = with_own_names(config.settings.tools, registry.own_name)
@@ -145,7 +162,7 @@ class Guard:
         self._tools = tools
         self._store = store
         self._journal = journal
-        self._confinement = confinement
+        self._sandbox = sandbox
         self.project = roots.project
         self.approvals = Approvals()
         self._learned = _Trajectories(store.trajectories, self.project, tools)
@@ -177,7 +194,7 @@ class Guard:
             return Judgement(Deny(words, "audit.required"))
         if self._tools.scope.enabled and self._tools.scope.require_capability:
             try:
-                self._confinement.user()
+                self._sandbox.user()
             except ExecutorError as error:
                 return Judgement(Deny(f"No tool runs: {error}", "tools.scope.require_capability"))
         approved = self.approvals.of(call.tool, call.arguments)
@@ -232,11 +249,11 @@ class Guard:
         outside = any(isinstance(access, ExecuteAccess) and not access.confined for access in call.accesses)
         if (place := call.place) is not None:
             return place.words if outside or place.sandbox in ("", "none") else f"{place.words}: {place.sandbox}"
-        return "none" if outside else self._confinement.sandbox
+        return "none" if outside else self._sandbox.kind
 
     def lacks_sandbox(self, call: CallFacts) -> bool:
         """Whether it runs a command that should be confined, but no sandbox was found to work."""
-        found = self._confinement.found
+        found = self._sandbox.found
         runs = any(isinstance(access, ExecuteAccess) and access.confined for access in call.accesses)
         if call.place is not None:
             return runs and call.place.lacks_walls
@@ -259,7 +276,7 @@ class Guard:
         """A link on the way to the agent's own files that the call's command could replace: no sandbox can keep it from
         that."""
         runs = any(isinstance(access, ExecuteAccess) and access.confined for access in call.accesses)
-        found = self._confinement.found
+        found = self._sandbox.found
         roots = self.deciders.roots
         if not runs or found is None or found.disabled or not roots.disk.here:
             return None

@@ -18,7 +18,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,10 +34,9 @@ from acp_agent.disk import HERE
 from acp_agent.errors import AgentError, ConfigError, ConnectionClosed, ExecutorError, HookFailed, ToolError
 from acp_agent.legible import legible
 from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
-from acp_agent.loop.beside.other_places import OtherPlaces
 from acp_agent.loop.beside.scheduler import Scheduler
 from acp_agent.loop.calls.call import Call, Ran, Ready
-from acp_agent.loop.calls.gate import Gate, Permit, Refused, TurnCancelledByClient
+from acp_agent.loop.calls.gate import Permit, Refused, TurnCancelledByClient
 from acp_agent.loop.calls.outputs import Outputs
 from acp_agent.loop.calls.repeats import CallQuota, RepeatedFailures, call_key
 from acp_agent.loop.calls.reports import CANCELLED, Reports, locations_of
@@ -46,18 +45,18 @@ from acp_agent.loop.calls.this_call import ThisCall
 from acp_agent.loop.judging import judged
 from acp_agent.loop.memory.memory import Memory
 from acp_agent.loop.prompts.instructions import neutral
-from acp_agent.loop.shell.command_network import CommandNetwork
 from acp_agent.loop.shell.session_shell import Shell
+from acp_agent.loop.shell.workspaces import Project
 from acp_agent.loop.toolbox.offer import LONGEST_NAME, THOUGHTS
 from acp_agent.loop.toolbox.toolbox import Toolbox
-from acp_agent.loop.undo.change_recorder import ChangeRecorder, Window
-from acp_agent.lsp.base import LanguageServices
+from acp_agent.loop.undo.change_recorder import Window
 from acp_agent.output.envelope import NO_OUTPUT, ShellOutput
 from acp_agent.output.sanitize import unlike_notes
 from acp_agent.safety.access import IN_PANE, PLACE, PLACED, Access, Ask, Deny, ExecuteAccess, PathAccess
 from acp_agent.safety.deciding.decide import decide
 from acp_agent.safety.deciding.deciders import CallFacts, Judgement
 from acp_agent.safety.deciding.subjects import touched
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, TextContent
 from acp_agent.tools.kit.failures import PARAMETERS, PASSING, as_tool_error
 from acp_agent.tools.kit.other_forms import in_our_form
@@ -70,6 +69,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from acp_agent.loop.hooks.deciding_hooks import DecidingHooks
+    from acp_agent.loop.hooks.hooks import Hooks
     from acp_agent.loop.session import Session
 
 log = logging.getLogger(__name__)
@@ -108,21 +108,17 @@ class Conversation(Struct, frozen=True):
 
 
 class Calls:
-    """The calls of a conversation: a session's own, or (`of`) that of a sub-agent in it."""
+    """The calls of a conversation: a session's own, or (`of`) that of a sub-agent in it. `shell`: where they run unless
+    they say otherwise."""
 
     def __init__(
         self,
         session: Session,
         conversation: Conversation,
-        gate: Gate,
         shell: Shell,
-        languages: LanguageServices,
         web: WebAccess,
         scheduler: Scheduler,
         outputs: Outputs,
-        network: CommandNetwork,
-        recorder: ChangeRecorder,
-        elsewhere: OtherPlaces,
     ) -> None:
         self.session = session
         self.config = session.config.settings.tools
@@ -132,39 +128,27 @@ class Calls:
         self.reports = conversation.reports
         self.quota = conversation.quota
         self.failures = conversation.failures
-        self.gate = gate
-        self.guard = gate.guard
         self.shell = shell
-        self.languages = languages
         self.web = web
         self.scheduler = scheduler
         self.outputs = outputs
-        self.network = network
-        self.recorder = recorder
-        self.elsewhere = elsewhere
+        self._caches: dict[Project, ResultCache] = {}
 
-    @cached_property
-    def _cache(self) -> ResultCache:
-        cache = self.config.result_cache
-        looks = Looks(self.shell.files, buffers=self.shell.offer.read_text, here=self.session.roots.disk.here)
-        return ResultCache(looks, enabled=cache.enabled, ttl=cache.ttl)
+    def _cache(self, shell: Shell) -> ResultCache:
+        if (known := self._caches.get(shell.project)) is None:
+            looks = Looks(shell.files, buffers=shell.offer.read_text, here=shell.roots.disk.here)
+            enabled, ttl = self.config.result_cache.enabled, self.config.result_cache.ttl
+            known = self._caches[shell.project] = ResultCache(looks, enabled=enabled, ttl=ttl)
+        return known
 
-    def of(self, conversation: Conversation, shell: Shell | None = None) -> Calls:
-        """Those of another conversation in the same session; `shell`: where they run, if not where these do."""
-        about = (shell or self.shell, self.languages, self.web, self.scheduler, self.outputs, self.network)
-        return Calls(self.session, conversation, self.gate, *about, self.recorder, self.elsewhere)
-
-    def joined(self, calls: Calls) -> Calls:
-        """These in the conversation of `calls`, which are in another place: with what files and tools are here."""
-        theirs = calls.conversation
-        toolbox = self.toolbox.only(frozenset(calls.toolbox.offer.names()))
-        about = {"reports": theirs.reports, "quota": theirs.quota, "home": theirs.home, "above": theirs.above}
-        return self.of(replace(self.conversation, toolbox=toolbox, **about))
+    def of(self, conversation: Conversation, shell: Shell) -> Calls:
+        """Those of another conversation in the same session."""
+        return Calls(self.session, conversation, shell, self.web, self.scheduler, self.outputs)
 
     def forget(self) -> None:
         """The model has forgotten the conversation: resets what depends on it."""
         self.quota.reset()
-        vars(self).pop("_cache", None)
+        self._caches.clear()
 
     async def run_all(self, uses: Sequence[ToolUse], add: Callable[[ToolMessage], None]) -> RoundResult:
         """Runs the calls of one model message; `add` gets one result for each, in the model's order, in any case.
@@ -201,11 +185,6 @@ class Calls:
                 add(outputs.observed(call))
         return RoundResult(any(call.outcome.ends_turn for call in calls), any(self._progressed(call) for call in calls))
 
-    @property
-    def _away(self) -> bool:
-        """Whether files are others than the session's."""
-        return self.conversation.home != self.session.config.settings.agent.place
-
     def _only_reads(self, call: Call) -> bool:
         entry = self.toolbox.registry.find(call.use.name)
         return entry is not None and entry.reads_only
@@ -237,9 +216,6 @@ class Calls:
         if call.ready is None:
             self._ended(call)
             return
-        if call.ready.calls is not self:
-            await call.ready.calls.run(call)
-            return
         try:
             async with anyio.create_task_group() as tasks:
                 try:
@@ -258,7 +234,7 @@ class Calls:
             raise
         finally:
             self._ended(call)
-            self.recorder.closed(call)
+            call.ready.shell.project.recorder.closed(call)
             if call.goes_on is not None:
                 self.shell.runs.watch(call.goes_on)
             with anyio.CancelScope(shield=True):
@@ -272,13 +248,12 @@ class Calls:
 
     def _ended(self, call: Call) -> None:
         self._audit(call)
-        self.shell.turn.facts.ended(call, seen=self.recorder.enabled, below=self.conversation.depth > 0)
+        seen = (call.ready.shell if call.ready is not None else self.shell).project.recorder.enabled
+        self.shell.turn.facts.ended(call, seen=seen, below=self.conversation.depth > 0)
 
     def _audit(self, call: Call) -> None:
         """Logs the outcome of a call; a refused one was logged with the decision."""
-        if call.ready is not None and call.ready.calls is not self:
-            call.ready.calls._audit(call)
-            return
+        guard = (call.ready.shell if call.ready is not None else self.shell).project.gate.guard
         facts, known = call.facts, call.facts is not None
         if call.outcome.audited or not call.reported or (known and call.began is None and not call.outcome.cancelled):
             return
@@ -294,11 +269,11 @@ class Calls:
         if not known and category == "policy_blocked":
             refused = Judgement(Deny(str(call.outcome.error), "the tool refuses"))
             facts = CallFacts(call.name, call.ready.arguments if call.ready else facts.arguments, (), call.id)
-            self.guard.refused(facts, refused, "the tool refuses", str(call.outcome.error))
+            guard.refused(facts, refused, "the tool refuses", str(call.outcome.error))
             return
         cancelled = call.outcome.cancelled or category == "cancelled"
         failed = call.outcome.failed or call.outcome.error is not None
-        self.guard.ended(
+        guard.ended(
             facts,
             "cancelled" if cancelled else "failed" if failed else "completed",
             error=category,
@@ -375,11 +350,7 @@ class Calls:
             return
         try:
             arguments, params = _parsed(tool, entry, arguments)
-            if (apart := self._apart(entry, params)) is not None:
-                there = await self._at(apart, call.use.arguments)
-                await there._look(call, blocked)
-                return
-            shell = self._shell_for(entry, params)
+            shell = await self._shell_for(entry, params)
         except ToolError as error:
             reports.announce(call, entry, Description(entry.name), arguments)
             self._failed(call, arguments, error)
@@ -389,61 +360,58 @@ class Calls:
         if blocked is not None:
             reports.fail(call, blocked)
             return
-        call.ready = Ready(entry, tool, params, description, arguments, shell, self)
+        call.ready = Ready(entry, tool, params, description, arguments, shell, self.conversation.above)
 
     async def _described(
         self, entry: ToolEntry, tool: Any, arguments: dict[str, Any], params: Any, shell: Shell
     ) -> Description:
-        description = await judged(self.session.roots, partial(self._describe, tool, arguments, params))
-        place, here = shell.confinement.place, self.session.roots.disk.here
-        named = entry.kind == "execute" or shell is not self.shell or (not here and description.locations) or self._away
-        if named and (place is not None or shell is not self.shell or self._away):
+        roots, place = shell.roots, shell.confinement.place
+        description = await judged(roots, partial(self._describe, tool, arguments, params, roots))
+        other = shell is not self.shell or shell.project.away
+        named = entry.kind == "execute" or other or (not roots.disk.here and description.locations)
+        if named and (place is not None or other):
             where = HERE.where if place is None else place.where
             description = replace(description, title=f"{description.title} ({where})")
         return description
 
-    def _apart(self, entry: ToolEntry, params: Any) -> str | None:
-        """The place that the call names, if files are others there."""
-        place, shown = _named(entry, params)
-        if place not in self.shell.workspaces.apart or shown:
-            return None
-        _not_left(place, params)
-        return str(place)
-
-    async def _at(self, place: str, about: str) -> Calls:
-        """Those of such a place, which have parts of the session of their own. Raises ToolError."""
+    async def _shell_for(self, entry: ToolEntry, params: Any) -> Shell:
+        """That of the workspace that the call names, if it does. Raises ToolError."""
+        shell, place = self.shell, self._checked_place(entry, params)
+        if place == shell.place:
+            return shell
+        if place not in shell.workspaces.apart:
+            return shell.at(place)
         try:
-            parts = await self.elsewhere.parts(place)
+            return await shell.apart(place)
         except (ExecutorError, ConfigError) as error:
             raise ToolError(f"{error}. Nothing was run, here or there.", "network_error") from error
-        own, model = parts.calls.joined(self), self.shell.turn.model
-        await own.toolbox.offer.aim(about, self.memory.room.known(model.name, model.known_window))
-        return own
 
-    def _shell_for(self, entry: ToolEntry, params: Any) -> Shell:
-        """That of the place that the call names, if it does. Raises ToolError."""
-        place, shown = _named(entry, params)
-        sent = bool(place) and self._away
-        if sent:
-            _not_left(place, params)
-        session, home = self.session.config.settings.agent.place, self.conversation.home
-        if shown and (sent or (place or self.shell.place) != session):
+    def _checked_place(self, entry: ToolEntry, params: Any) -> str:
+        """The name of the workspace that the call is for. Raises ToolError if it cannot run there."""
+        shell, home = self.shell, self.conversation.home
+        given = getattr(params, PLACE, None) if entry.name in PLACED else None
+        place: str = given or shell.place
+        if any(getattr(params, name, None) for name in ("terminal", *IN_PANE)) and place != home:
             words = f"A program in a terminal runs where the session is (`{home}`), where it is judged."
             raise ToolError(words, "invalid_parameters", suggestion="Run it without `terminal`, or without `place`.")
-        if not place or place == self.shell.place:
-            return self.shell
-        if place not in self.shell.places:
-            known = ", ".join(f"`{name}`" for name in (self.shell.place, *self.shell.places))
+        apart = place in shell.workspaces.apart
+        if getattr(params, "background", False) and (apart or (given and shell.project.away)):
+            words = (
+                f"No command can stay in the background in `{place}`: this session's background commands are its own."
+            )
+            raise ToolError(words, "invalid_parameters", suggestion="Run it without `background`, or without `place`.")
+        if place != shell.place and not apart and place not in shell.places:
+            known = ", ".join(f"`{name}`" for name in (shell.place, *shell.places))
             raise ToolError(f"No single call can run in the place `{place}`; it can in {known}.", "invalid_parameters")
-        return self.shell.at(place)
+        return place
 
-    def _describe(self, tool: Any, arguments: dict[str, Any], params: Any) -> Description:
+    def _describe(self, tool: Any, arguments: dict[str, Any], params: Any, roots: Roots) -> Description:
         """From redacted arguments, since titles are often cut."""
         plain = self.outputs.redactor.value(arguments)
         if plain is not arguments:
             with suppress(ToolError):
                 params = tool.parse(plain)
-        description: Description = tool.describe(params, self.session.roots)
+        description: Description = tool.describe(params, roots)
         return description
 
     def _failed(self, call: Call, arguments: object, error: ToolError) -> None:
@@ -452,7 +420,8 @@ class Calls:
         self.reports.fail(call, remedy or error)
 
     async def _life(self, call: Call, ready: Ready, tasks: TaskGroup) -> None:
-        tool, params, shell, hooks = ready.tool, ready.params, ready.shell, self.shell.hooks
+        tool, params, shell, project = ready.tool, ready.params, ready.shell, ready.shell.project
+        hooks, away = project.hooks, project.away
         ctx = self._context(call, shell, tasks)
         if (place := shell.confinement.place) is not None:
             tasks.start_soon(place.watch, partial(self.reports.say, call))
@@ -472,12 +441,12 @@ class Calls:
             if runs:
                 await shell.confinement.ready()
             said = None if ready.hooked is None else ready.hooked.said
-            leaves = shell.place != self.conversation.home and (runs or (self._away and not ready.entry.reads_only))
+            leaves = shell.place != self.conversation.home and (runs or (away and not ready.entry.reads_only))
             written, agent = call.use.written, self.reports.agent
             call.facts = CallFacts(
-                call.name, ready.arguments, accesses, call.id, written, place, leaves, self._away, said, agent
+                call.name, ready.arguments, accesses, call.id, written, place, leaves, away, said, agent
             )
-            match await self.gate.permit(call.facts, self.reports.question(call, ready, preview)):
+            match await project.gate.permit(call.facts, self.reports.question(call, ready, preview)):
                 case Refused(reason, category, ends_turn):
                     call.outcome.ends_turn = ends_turn
                     raise ToolError(reason, category)
@@ -491,8 +460,8 @@ class Calls:
             await anyio.lowlevel.checkpoint()  # A cancellation that arrived in the meantime takes effect first.
             begun = True
             call.began = time.monotonic()
-            self.guard.began(call.facts)
-            window = await self.recorder.window(call, accesses, hooks=hooks.any)
+            project.gate.guard.began(call.facts)
+            window = await project.recorder.window(call, accesses, hooks=hooks.any)
             await hooks.before(call.name, call.id, ready.arguments)
             self.reports.update(
                 call,
@@ -520,13 +489,14 @@ class Calls:
 
     async def _asked_hooks(self, call: Call, ready: Ready, deciding: DecidingHooks) -> Ready:
         """The call as the hooks want it, which is shown if they changed it; `ready.hooked` gets what they decided."""
-        roots, shell, last = self.session.roots, ready.shell, (ready.arguments, ready.params)
+        shell, last = ready.shell, (ready.arguments, ready.params)
+        roots = shell.roots
 
         def seen(arguments: dict[str, Any]) -> tuple[dict[str, Any], Any, tuple[str, ...] | None]:
             given, params = _parsed(ready.tool, ready.entry, arguments)
             if getattr(params, PLACE, None) != getattr(ready.params, PLACE, None):
                 raise ToolError("a hook cannot move a call to another place")
-            self._shell_for(ready.entry, params)
+            self._checked_place(ready.entry, params)
             accesses = ready.tool.access(params, roots, shell.cwd(), self.config)
             return given, params, touched(CallFacts(call.name, given, accesses), roots)
 
@@ -559,7 +529,7 @@ class Calls:
     async def _told_hooks(self, call: Call, ready: Ready, result: ToolResult) -> ToolResult:
         """The result with what the hooks add to it for the model."""
         context, ends = [] if ready.hooked is None else ready.hooked.context, False
-        deciding, roots = self.shell.hooks.deciding, self.session.roots
+        deciding, roots = ready.shell.hooks.deciding, ready.shell.roots
         if deciding is not None and deciding.any("PostToolUse") and call.facts is not None:
             raw = result.raw_output if isinstance(result.raw_output, dict) else {}
             response = {**raw, "content": result.text, "success": not result.failed}
@@ -577,20 +547,21 @@ class Calls:
         self, call: Call, ready: Ready, result: ToolResult, accesses: Sequence[Access], folder: Path
     ) -> None:
         """Reports what a call returned that ran in `folder`."""
-        shell, roots = ready.shell, self.session.roots
+        shell, roots = ready.shell, ready.shell.roots
         if (printed := result.command) is not None and ready.entry.kind == "execute":
             confined = any(isinstance(access, ExecuteAccess) and access.confined for access in accesses)
             denied = shell.confinement.denied(printed.combined, folder) if confined else ()
             merged = any(each.view is not None or each.terminal is not None for each in call.processes)
             stderr = None if merged else printed.streams.stderr
             call.outcome.ran = Ran(str(folder), printed.streams.exit_code, printed.timed_out, denied, stderr)
-        if changed := self.recorder.note(call):  # Before it is put into any other form.
+        if changed := shell.project.recorder.note(call):  # Before it is put into any other form.
             text = f"{result.text.removesuffix(chr(10))}\n{changed}".lstrip("\n")
             result = replace(result, text=text, content=result.content if printed is not None else _shown(result))
         treated = await self.outputs.treat(call.name, result)
         call.outcome.cut = treated.cut
         result = replace(treated.result, text=neutral(treated.result.text))
-        paths = [access.path for access in accesses if isinstance(access, PathAccess)]
+        ours = shell.project is self.shell.project
+        paths = [access.path for access in accesses if ours and isinstance(access, PathAccess)]
         more, now = "", folder
         try:
             more = await judged(roots, partial(self.memory.instructions_for, paths))
@@ -609,31 +580,15 @@ class Calls:
         if result.error is not None:
             call.outcome.category = result.error.category
             self.failures.failed(call.name, ready.arguments, result.error)
-        elif self.failures.any and self._changes(accesses):
+        elif self.failures.any and _changes(accesses, roots):
             self.failures.changed()
-        await self._tell_hooks(call, result, accesses, folder, now)
+        await _tell_hooks(shell.hooks, call, result, accesses, folder, now)
 
     async def _look_after(self, window: Window | None) -> None:
         """Whatever happened to the call, what it changed is recorded."""
         if window is not None:
             with anyio.CancelScope(shield=True):
                 await window.look()
-
-    def _changes(self, accesses: Sequence[Access]) -> bool:
-        """Whether a call that touches these may have changed something: all except read-only access."""
-        verdict = decide(accesses, self.session.roots, mode="code", may_change=True)
-        return isinstance(verdict, Ask) and verdict.changes
-
-    async def _tell_hooks(
-        self, call: Call, result: ToolResult, accesses: Sequence[Access], before: Any, after: Any
-    ) -> None:
-        hooks = self.shell.hooks
-        for access in accesses:
-            if isinstance(access, PathAccess) and access.mode != "read":
-                await hooks.file_changed(call.name, call.id, access.path)
-        if before != after and any(isinstance(access, ExecuteAccess) for access in accesses):
-            await hooks.cwd_changed(call.name, call.id, before, after)
-        await hooks.after(call.name, call.id, "failed" if result.failed else "completed")
 
     # --- the run ----------------------------------------------------------------------------------------------
 
@@ -643,10 +598,10 @@ class Calls:
         """Returns the tool's result, new or cached; a repeatable call is retried after a temporary error."""
         tool, params = ready.tool, ready.params
         if not ready.entry.idempotent:
-            if not ready.entry.reads_only and self._changes(accesses):
-                self._cache.changed()
+            if not ready.entry.reads_only and _changes(accesses, ready.shell.roots):
+                self._cache(ready.shell).changed()
             return _marked(await tool.run(params, ctx, preview))
-        cache, retry = self._cache, self.config.retry
+        cache, retry = self._cache(ready.shell), self.config.retry
         key = call_key(call.name, ready.arguments)
         if (known := await cache.find(key)) is not None:
             return known
@@ -675,12 +630,12 @@ class Calls:
     def _context(self, call: Call, shell: Shell, tasks: TaskGroup) -> ToolContext:
         return ToolContext(
             call=ThisCall(self, call, shell, tasks),
-            files=self.recorder.files(call, shell.files),
-            roots=self.session.roots,
+            files=shell.project.recorder.files(call, shell.files),
+            roots=shell.roots,
             config=self.config,
             shell=shell,
             memory=self.memory,
-            languages=self.languages,
+            languages=shell.project.languages,
             web=self.web,
             scheduler=self.scheduler,
             toolbox=self.toolbox,
@@ -717,14 +672,18 @@ def _parsed(tool: Any, entry: ToolEntry, arguments: dict[str, Any]) -> tuple[dic
             raise error from None
 
 
-def _named(entry: ToolEntry, params: Any) -> tuple[Any, bool]:
-    """The place that a call names, if it does, and whether it is to be shown in a terminal."""
-    place = getattr(params, PLACE, None) if entry.name in PLACED else None
-    return place, any(getattr(params, name, None) for name in ("terminal", *IN_PANE))
+def _changes(accesses: Sequence[Access], roots: Roots) -> bool:
+    """Whether a call that touches these may have changed something: all except read-only access."""
+    verdict = decide(accesses, roots, mode="code", may_change=True)
+    return isinstance(verdict, Ask) and verdict.changes
 
 
-def _not_left(place: str | None, params: Any) -> None:
-    """Raises ToolError for a command that would stay in the background of a place apart."""
-    if getattr(params, "background", False):
-        words = f"No command can stay in the background in `{place}`: this session's background commands are its own."
-        raise ToolError(words, "invalid_parameters", suggestion="Run it without `background`, or without `place`.")
+async def _tell_hooks(
+    hooks: Hooks, call: Call, result: ToolResult, accesses: Sequence[Access], before: Any, after: Any
+) -> None:
+    for access in accesses:
+        if isinstance(access, PathAccess) and access.mode != "read":
+            await hooks.file_changed(call.name, call.id, access.path)
+    if before != after and any(isinstance(access, ExecuteAccess) for access in accesses):
+        await hooks.cwd_changed(call.name, call.id, before, after)
+    await hooks.after(call.name, call.id, "failed" if result.failed else "completed")

@@ -41,14 +41,18 @@ from acp_agent.loop.prompts.library import REVIEWER
 from acp_agent.loop.prompts.model_settings import model_settings
 from acp_agent.loop.prompts.review_findings import findings
 from acp_agent.loop.prompts.written_agents import WrittenAgent
+from acp_agent.loop.toolbox.absent import Absent
 from acp_agent.protocol.codec import encode
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import StopReason, TextContent, UserMessageChunk
+from acp_agent.tools.kit.registry import TOOLS
 from acp_agent.tools.kit.tool_context import Location, Task, ToolResult
 
 if TYPE_CHECKING:
     from acp_agent.loop.calls.runner import Calls
     from acp_agent.loop.model.ready_model import ReadyModel
+    from acp_agent.loop.shell.session_shell import Shell
+    from acp_agent.loop.shell.workspaces import Project
     from acp_agent.loop.shell.worktrees import Hold
 
 MAKE_WORKTREE = "acp_agent.loop.shell.worktrees:make"
@@ -76,14 +80,20 @@ async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
     if calls.conversation.depth >= config.delegate.max_depth:
         deep = config.delegate.max_depth
         raise ToolError(f"Sub-agents can be nested at most {deep} deep. Do the task yourself.", "policy_blocked")
+    shell = calls.shell if call.ready is None else call.ready.shell
     if task.isolated:
-        return await _run_isolated(calls, call, task)
+        return await _run_isolated(calls, call, task, shell)
+    return await _run_in(calls, call, task, shell)
+
+
+async def _run_in(calls: Calls, call: Call, task: Task, shell: Shell) -> ToolResult:
+    """`shell`: whose workspace it works in."""
     written = _written(calls, task.agent)
-    tools, model = _allowed(calls, task, written), await _model(calls, written)
-    outbox = await _stored_child(calls, task, model)
+    tools, model = _allowed(calls, task, written, shell.project), await _model(calls, written)
+    outbox = await _stored_child(calls, task, model, shell)
     parent = Parent(call, calls.reports, task.title, task.agent or task.title, outbox)
-    below = _below(calls, parent, tools)
-    hooks, rounds, about = calls.shell.hooks, 0, parent.about
+    below = _below(calls, parent, tools, shell.below(call.id))
+    hooks, rounds, about = shell.hooks, 0, parent.about
     host = _SubHost(below, model, outbox, "" if written is None else written.instructions)
     host.refused = None if hooks.deciding is None else partial(hooks.before_compaction, **about)
     host.add(llm.UserMessage((llm.TextPart(task.prompt),)))
@@ -119,32 +129,32 @@ async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
     text = "\n\n".join(part for part in (host.last_words(), ENDINGS.get(reason, ""), *host.said, lost) if part)
     meta = {"subAgent": {"sessionId": outbox.session_id}}
     result = ToolResult(text or "[the sub-agent gave no answer]", failed=reason in ENDINGS, meta=meta)
-    return result if task.agent != REVIEWER else await _with_findings(result, calls.session.roots)
+    return result if task.agent != REVIEWER else await _with_findings(result, shell.roots)
 
 
-async def _stored_child(calls: Calls, task: Task, model: ReadyModel) -> ChildOutbox:
+async def _stored_child(calls: Calls, task: Task, model: ReadyModel, shell: Shell) -> ChildOutbox:
     """The log of a new sub-agent, in the store. Raises StoreError."""
     session, sources, new = calls.session, calls.memory.sources, str(uuid.uuid4())
-    about = {"title": session.outbox.clean(task.title), "model": model.chosen, "place": calls.shell.workspace.name}
+    about = {"title": session.outbox.clean(task.title), "model": model.chosen, "place": shell.place}
     await session.store.do(session.store.create_child, new, sources[0], **about)
     outbox = ChildOutbox(new, session.outbox)
     outbox.put("fork", encode(ForkMark(sources)))
     return outbox
 
 
-def _below(calls: Calls, parent: Parent, tools: frozenset[str]) -> Calls:
-    """The calls of a sub-agent, with these of our tools and its own shell and memory, where `parent` runs."""
-    ours, ready = calls.conversation, parent.call.ready
-    shell = calls.shell if ready is None else calls.shell.like(ready.shell)
+def _below(calls: Calls, parent: Parent, tools: frozenset[str], shell: Shell) -> Calls:
+    """The calls of a sub-agent, with these of our tools and its own memory, in its own shell."""
+    ours, project = calls.conversation, shell.project
+    absent = Absent(calls.config, project.skills, shell.runs, project.languages, project.roots)
     conversation = replace(
         ours,
-        memory=ours.memory.below(parent.outbox),
-        toolbox=ours.toolbox.only(tools),
+        memory=ours.memory.below(parent.outbox, project.instructions, project.skills),
+        toolbox=ours.toolbox.only(tools, absent, shell.more_parameters()),
         reports=ours.reports.below(parent),
         failures=RepeatedFailures(calls.config.repeated_failures),
         above=(*ours.above, parent.call_id),
     )
-    return calls.of(conversation, shell.below(parent.call_id))
+    return calls.of(conversation, shell)
 
 
 async def _with_findings(result: ToolResult, roots: Roots) -> ToolResult:
@@ -155,32 +165,29 @@ async def _with_findings(result: ToolResult, roots: Roots) -> ToolResult:
     return replace(result, locations=locations, meta={**result.meta, "findings": meta})
 
 
-async def _run_isolated(calls: Calls, call: Call, task: Task) -> ToolResult:
-    """Runs it in a worktree of its own, with its own parts of the session."""
-    session = calls.session
-    if not session.roots.disk.here:
-        where = session.roots.disk.where
-        raise ToolError(f"There are no worktrees {where}. Do without `isolation`.", "permanent_failure")
+async def _run_isolated(calls: Calls, call: Call, task: Task, shell: Shell) -> ToolResult:
+    """Runs it in a worktree of its own."""
+    session, roots, recorder = calls.session, shell.roots, shell.project.recorder
+    if not roots.disk.here:
+        raise ToolError(f"There are no worktrees {roots.disk.where}. Do without `isolation`.", "permanent_failure")
     if not session.choices.mode().changes:
         raise ToolError(f"The mode `{session.choices.mode().id}` is read-only; no worktree was made.", "policy_blocked")
-    include = session.config.settings.worktree.include
-    make = partial(load(MAKE_WORKTREE), session.roots.opened[0], calls.recorder.state, include)
+    make = partial(load(MAKE_WORKTREE), roots.opened[0], recorder.state, session.config.settings.worktree.include)
     try:
         hold: Hold = await anyio.to_thread.run_sync(make)
     except (WorktreeError, OSError) as error:
         raise ToolError(f"No worktree was made: {error}. Do without `isolation`.", "permanent_failure") from error
     told = ""
     try:
-        parts = await session.parts_elsewhere(Path(hold.worktree.path))
+        workspaces = await shell.workspaces.opens.in_worktree(shell.place, Path(hold.worktree.path))
         try:
-            own, model = parts.calls.joined(calls), calls.shell.turn.model
-            own.memory.library = calls.memory.library
-            await own.shell.confinement.ready()
-            await own.toolbox.offer.aim(task.prompt, calls.memory.room.known(model.name, model.known_window))
-            result = await run_sub_agent(own, call, replace(task, isolated=False))
+            within = shell.within(workspaces)
+            await within.confinement.ready()
+            result = await _run_in(calls, call, task, within)
         finally:
             with anyio.CancelScope(shield=True):
-                await parts.close()
+                await shell.runs.leave(workspaces.own.project.roots)
+                await workspaces.close()
     finally:
         with anyio.CancelScope(shield=True):
             told = await anyio.to_thread.run_sync(hold.end)
@@ -205,15 +212,17 @@ async def _model(calls: Calls, agent: WrittenAgent | None) -> ReadyModel:
     if chosen is None:
         return calls.shell.turn.model
     try:
-        return await (await (session.part_of or session).parts()).models.ready(chosen)
+        return await (await session.parts()).models.ready(chosen)
     except (AuthRequired, InvalidParams, ProviderError) as error:
         raise ToolError(f"The sub-agent's model `{chosen}` cannot be used: {error}", "permanent_failure") from error
 
 
-def _allowed(calls: Calls, task: Task, agent: WrittenAgent | None) -> frozenset[str]:
-    """The tools it gets: never more than its parent has, nor than the sub-agent's own."""
+def _allowed(calls: Calls, task: Task, agent: WrittenAgent | None, project: Project) -> frozenset[str]:
+    """The tools it gets: never more than its parent has, nor than the sub-agent's own; in another project none of
+    servers and plugins, which work in this one."""
     offer = calls.toolbox.offer
     entries = offer.sent() if task.tools is None and agent is None else offer.entries()
+    entries = [entry for entry in entries if project is calls.shell.project or entry.name in TOOLS]
     if agent is not None:
         own = None if agent.tools is None else {our_tool(divided(tool)[0]) for tool in agent.tools}
         without = {our_tool(divided(tool)[0]) for tool in agent.without}

@@ -62,7 +62,7 @@ class ThisCall:
     async def start_shell(self, command: Command, window: str = "", session: str = "") -> Process:
         call, shell = self._call, self._shell
         await shell.confinement.ready()
-        network = await self._calls.network.door(call, command, shell) if shell.confinement.place is None else None
+        network = await shell.project.network.door(call, command, shell) if shell.confinement.place is None else None
         env = {**shell.turn.variables(), **command.env}
         opened = await shell.runs.panes.open(window, session) if command.terminal is not None else None
         try:
@@ -73,7 +73,7 @@ class ThisCall:
             raise
 
     async def run_in(self, pane: tuple[str, str], command: Command) -> Process:
-        network = self._calls.network
+        network = self._shell.project.network
 
         def begins(shell: Command) -> None:
             network.go_on(shell, self._call, command)

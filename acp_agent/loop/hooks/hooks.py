@@ -100,6 +100,11 @@ class Hooks(Struct):
             )
         return self._deciding
 
+    def within(self, cwd: Path) -> Hooks:
+        """The same for calls in a worktree, where they run."""
+        about = self.outbox, self.turn, self.choices, self.journal, self.spawn, self.programs
+        return Hooks(self.config, self.run_with, cwd, *about)
+
     def as_trusted(self, of: str, words: Sequence[str]) -> list[str]:
         return self.programs().words(of, words)
 

@@ -61,9 +61,9 @@ class Memory:
         self.ledger = Ledger()
         self.notes = store.memories
 
-    def below(self, outbox: Outbox) -> Memory:
-        """The memory of a sub-agent, which knows nothing yet. `outbox`: its own."""
-        project = self.instructions, self.skills, self.library
+    def below(self, outbox: Outbox, instructions: Instructions, skills: Skills) -> Memory:
+        """The memory of a sub-agent, which knows nothing yet. `outbox`: its own; the others are of its project."""
+        project = instructions, skills, self.library
         return Memory(outbox, self._store, self.room.below(), self.goals, *project, self.sources)
 
     def instructions_for(self, paths: Iterable[Path]) -> str:

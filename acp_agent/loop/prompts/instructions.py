@@ -42,18 +42,26 @@ def neutral(text: str) -> str:
 
 
 class Instructions:
-    """Of one session. `max_bytes` bounds the text of each file and of all at the head together. `state`: the
-    agent's own folder, for the key of the `mark`."""
+    """Of one project. `max_bytes` bounds the text of each file and of all at the head together. `state`: the
+    agent's own folder, for the key of the `mark`. `limits` says what commands cannot do, in a sentence or two; empty if
+    they are not confined."""
 
-    def __init__(self, roots: Roots, *, enabled: bool, max_bytes: int, state: Path | None = None) -> None:
+    def __init__(
+        self,
+        roots: Roots,
+        *,
+        enabled: bool,
+        max_bytes: int,
+        state: Path | None = None,
+        limits: Callable[[], str] = str,
+    ) -> None:
         self._state = state
         self._roots = roots
         self._enabled = enabled
         self._max_bytes = max_bytes
         self.text = self._of_roots()
         """For the head of the conversation; empty if there are none."""
-        self.limits: Callable[[], str] = str
-        """What commands cannot do, in a sentence or two; empty if they are not confined."""
+        self._limits = limits
 
     @cached_property
     def mark(self) -> str:
@@ -65,7 +73,7 @@ class Instructions:
     @cached_property
     def facts(self) -> str:
         """About the project and how commands run in it, as it was at the first prompt."""
-        return facts_of(self._roots, self.limits())
+        return facts_of(self._roots, self._limits())
 
     def recall(self, mark: str, facts: str, text: str) -> None:
         """Goes on with what the head of another session's conversation says, if it could still be this one's."""

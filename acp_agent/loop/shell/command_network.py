@@ -6,7 +6,7 @@ Each command has a port of its own, so that each connection belongs to a call (`
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from acp_agent.loop.calls.connections import Connections
     from acp_agent.loop.calls.gate import Gate
     from acp_agent.loop.session import Session
+    from acp_agent.loop.shell.folder_sandbox import FolderSandbox
     from acp_agent.loop.shell.session_shell import Shell
     from acp_agent.proxying import Resolver
 
@@ -47,7 +48,7 @@ UPSTREAM = ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY")
 
 
 class CommandNetwork:
-    """Of one session."""
+    """Of one project."""
 
     resolve: Resolver | None = None
     """Replaced by tests, instead of `look_up`."""
@@ -56,7 +57,7 @@ class CommandNetwork:
         self,
         session: Session,
         gate: Gate,
-        shell: Shell,
+        sandbox: FolderSandbox,
         environ: Mapping[str, str],
         own_environ: Mapping[str, str],
         share: Share,
@@ -71,13 +72,12 @@ class CommandNetwork:
         self.session = session
         self.gate = gate
         self.config = settings.tools.sandbox
-        self.near = settings.tools.web.private_hosts
         proxies = (environ.get(name, "") for name in UPSTREAM)
         self._upstream = settings.tools.web.proxy or next(filter(None, proxies), "")
         listed = environ.get("no_proxy") or environ.get("NO_PROXY", "")
         self._direct = tuple(name.strip().lower().removeprefix(".") for name in listed.split(",") if name.strip())
         self.asking = anyio.Lock()
-        self._shell = shell
+        self._sandbox = sandbox
         self._environ = environ
         self._making = anyio.Lock()
         self._way: Way | None = None
@@ -85,7 +85,13 @@ class CommandNetwork:
         self._runs: set[Connections] = set()
         self._published: Published | None = None
         self._lives = anyio.Event()
+        self._scope = anyio.CancelScope()
         self._tasks: TaskGroup | None = None
+
+    @property
+    def near(self) -> Sequence[str]:
+        """Hosts of this network that may be reached."""
+        return self.session.config.settings.tools.web.private_hosts
 
     def upstream_for(self, host: str) -> str:
         """The user's own proxy, if it is to be used for a host (`NO_PROXY`); else empty."""
@@ -93,22 +99,26 @@ class CommandNetwork:
         return "" if direct else self._upstream
 
     async def live(self) -> None:
-        """Serves the connections until cancelled."""
+        """Serves the connections until it is closed."""
         try:
-            async with anyio.create_task_group() as self._tasks:
-                self._lives.set()
-                await anyio.sleep_forever()
+            with self._scope:
+                async with anyio.create_task_group() as self._tasks:
+                    self._lives.set()
+                    await anyio.sleep_forever()
         finally:
             self._tasks = None
             if self._way is not None:
                 self._way.close()
+
+    async def close(self) -> None:
+        self._scope.cancel()
 
     @cached_property
     def authority(self) -> Authority | None:
         """What ends the TLS of commands where a credential is put in; `None` where there is none."""
         if not self.session.config.settings.network.credentials:
             return None
-        made: Authority = load(AUTHORITY)(folder := self._shell.private / "sandbox", folder / "certificates.pem")
+        made: Authority = load(AUTHORITY)(folder := self._sandbox.folder.path / "sandbox", folder / "certificates.pem")
         return made
 
     def credentials(self, host: str, port: int) -> list[Header]:
@@ -139,7 +149,7 @@ class CommandNetwork:
             if self._way is None and not self._told:
                 why = "this sandbox cannot hold them to a proxy"
                 try:
-                    self._way = await self._shell.confinement.way()
+                    self._way = await self._sandbox.way()
                 except ExecutorError as error:
                     why = str(error)
                 if self._way is not None and self._way.own:

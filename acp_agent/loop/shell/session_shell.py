@@ -1,17 +1,17 @@
-"""Where and how the commands of a session run and its files are accessed."""
+"""Where and how the commands of a conversation run and its files are accessed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from acp_agent.executors.base import Command, Commands, Files, Offer
 from acp_agent.executors.shell_state import forget_state, last_cwd
 from acp_agent.loop.running_turn import RunningTurn
 from acp_agent.loop.shell.confinement import Confinement
-from acp_agent.loop.shell.private_folder import PrivateFolder
-from acp_agent.loop.shell.workspaces import Workspace, Workspaces
+from acp_agent.loop.shell.workspaces import Project, Workspace, Workspaces
+from acp_agent.safety.access import IN_PLACE, PANED, PLACE, PLACED
 from acp_agent.safety.folders.paths import Roots
 
 if TYPE_CHECKING:
@@ -20,27 +20,15 @@ if TYPE_CHECKING:
 
 
 class Shell:
-    """Of one session in one of its workspaces, or (`below`) of a sub-agent in it, with its own working directory and
-    variables."""
+    """Of one conversation in one of its workspaces, with its own working directory and variables."""
 
     def __init__(
-        self,
-        workspaces: Workspaces,
-        workspace: Workspace,
-        roots: Roots,
-        turn: RunningTurn,
-        folder: PrivateFolder,
-        hooks: Hooks,
-        runs: SessionRuns,
-        of: str = "",
+        self, workspaces: Workspaces, workspace: Workspace, turn: RunningTurn, runs: SessionRuns, of: str = ""
     ) -> None:
         """`of`: what tells its state from that of the session's other shells."""
         self.workspaces = workspaces
         self.workspace = workspace
-        self._roots = roots
         self.turn = turn
-        self._folder = folder
-        self.hooks = hooks
         self.runs = runs
         self._of = of
 
@@ -53,6 +41,18 @@ class Shell:
     def places(self) -> Sequence[str]:
         """The names of the others."""
         return tuple(name for name in self.workspaces.names if name != self.place)
+
+    @property
+    def project(self) -> Project:
+        return self.workspace.project
+
+    @property
+    def roots(self) -> Roots:
+        return self.project.roots
+
+    @property
+    def hooks(self) -> Hooks:
+        return self.project.hooks
 
     @property
     def confinement(self) -> Confinement:
@@ -72,34 +72,31 @@ class Shell:
 
     def below(self, call_id: str) -> Shell:
         """The shell of a sub-agent that a call started."""
-        return self._another(self.workspace, f"-{call_id}")
+        return Shell(self.workspaces, self.workspace, self.turn, self.runs, f"-{call_id}")
 
     def at(self, place: str) -> Shell:
-        """The shell in another of the `places`, with a working directory and variables of its own."""
+        """The shell in another of the `places` with the same files, with a working directory and variables of its
+        own."""
         workspace = self.workspaces.get(place)
-        return self._another(workspace, f"{self._of}.{self.workspaces.opened.index(place)}")
+        of = f"{self._of}.{self.workspaces.opened.index(place)}"
+        return Shell(self.workspaces, workspace, self.turn, self.runs, of)
 
-    def like(self, other: Shell) -> Shell:
-        """The shell where another one of the session is."""
-        name = other.workspace.name
-        return self if name == self.workspace.name else self.at(name)
+    async def apart(self, place: str) -> Shell:
+        """The shell in another of the `places`, with other files. Raises ExecutorError."""
+        return self.within(await self.workspaces.get_apart(place))
 
-    def _another(self, workspace: Workspace, of: str) -> Shell:
-        return Shell(self.workspaces, workspace, self._roots, self.turn, self._folder, self.hooks, self.runs, of)
+    def within(self, workspaces: Workspaces) -> Shell:
+        """The shell in another project."""
+        return Shell(workspaces, workspaces.own, self.turn, self.runs, self._of)
 
     @property
     def state(self) -> Path:
         """Where the turn's shell stores its working directory and variables; a new turn starts afresh."""
-        return self._folder.path / "state" / f"shell-{self.turn.number}{self._of}"
-
-    @property
-    def private(self) -> Path:
-        """The session's own folder, of which commands see only parts."""
-        return self._folder.path
+        return self.project.folder.path / "state" / f"shell-{self.turn.number}{self._of}"
 
     def cwd(self) -> Path:
         """The current directory of the turn's shell."""
-        return last_cwd(self.state, self._roots.cwd, self._roots.disk)
+        return last_cwd(self.state, self.roots.cwd, self.roots.disk)
 
     def forget_state(self) -> None:
         """The turn is over."""
@@ -120,7 +117,11 @@ class Shell:
         """Describes the limits of the sandbox for the model; empty without one."""
         return self.confinement.limits()
 
-    async def close(self) -> None:
-        await self.workspaces.close()
-        await self.hooks.close()
-        self._folder.close()
+    def more_parameters(self) -> dict[str, dict[str, Any]]:
+        """By tool: those that name a place, where there are others, and a pane, where there is tmux."""
+        found: dict[str, dict[str, Any]] = {}
+        if self.places:
+            found |= {name: {PLACE: {**IN_PLACE, "enum": list(self.places)}} for name in PLACED}
+        if self.runs.panes.on:
+            found |= {name: {**found.get(name, {}), **more} for name, more in PANED.items()}
+        return found

@@ -8,7 +8,6 @@ the model calls it by name.
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -79,8 +78,12 @@ class Offer:
         relevance: Relevance,
         deciders: Deciders,
         more: Mapping[str, Mapping[str, Any]] | None = None,
+        only: frozenset[str] | None = None,
+        succeeded: dict[str, None] | None = None,
+        small: bool = False,
     ) -> None:
-        """`more`: parameters that tools have in this session, by tool."""
+        """`more`: parameters that tools have in this session, by tool. `only`: the tools of a sub-agent. `succeeded`:
+        those that did so far, in that order. `small`: whether the model's context is."""
         self._more = {name: dict(parameters) for name, parameters in (more or {}).items()}
         self._deciders = deciders
         self._registry = registry
@@ -88,25 +91,22 @@ class Offer:
         self._choices = choices
         self._absent = absent
         self._relevance = relevance
-        self._only: frozenset[str] | None = None
-        self._succeeded: dict[str, None] = {}
-        """In the order of their first success."""
-        self._added: list[str] = []
+        self._only = only
+        self._succeeded = {} if succeeded is None else succeeded
+        self._added: list[str] = list(only or ())
         """By `find_more` and `bring`, oldest first."""
         self._chosen: frozenset[str] | None = None
         self._weighed: set[str] = set()
         """Tools that the choice was made from."""
         self._boosts: dict[str, float] = {}
         """By tool, for one turn: what `prefers` adds."""
-        self._small = False
+        self._small = small
         self._definitions: dict[str, tuple[ToolEntry, ToolDefinition]] = {}
 
-    def only(self, tools: frozenset[str]) -> Offer:
-        """Returns the offer for a sub-agent with these tools."""
-        other = copy.copy(self)
-        other._only = tools
-        other._added = list(tools)
-        return other
+    def only(self, tools: frozenset[str], absent: Absent, more: Mapping[str, Mapping[str, Any]]) -> Offer:
+        """The offer for a sub-agent with these tools. `absent` and `more`: of where it works."""
+        about = self._choices, absent, self._relevance, self._deciders, more
+        return Offer(self._registry, self._config, *about, tools, self._succeeded, self._small)
 
     # --- what may run -----------------------------------------------------------------------------------------
 

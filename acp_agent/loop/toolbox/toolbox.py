@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
+from acp_agent.loop.toolbox.absent import Absent
 from acp_agent.loop.toolbox.extensions import Extensions
 from acp_agent.loop.toolbox.mcp_tools import SessionServers
 from acp_agent.loop.toolbox.offer import Offer
@@ -33,7 +35,7 @@ class Toolbox:
         self.relevance = relevance
         self.plugins = plugins
 
-    def only(self, tools: frozenset[str]) -> Toolbox:
-        """The toolbox of a sub-agent: these tools, as far as they are available."""
-        offer = self.offer.only(tools)
+    def only(self, tools: frozenset[str], absent: Absent, more: Mapping[str, Mapping[str, Any]]) -> Toolbox:
+        """The toolbox of a sub-agent: these tools, as far as they are available. `absent`, `more`: as of `Offer`."""
+        offer = self.offer.only(tools, absent, more)
         return Toolbox(self.registry, offer, self.extensions, self.servers, self.relevance, self.plugins)

@@ -40,7 +40,7 @@ class Asked(Struct, frozen=True):
 async def text_of(command: WrittenCommand, arguments: str, calls: Calls) -> str:
     """Its prompt with these arguments."""
     pieces = command.pieces(arguments)
-    uses = await judged(calls.session.roots, lambda: [_use(piece, calls) for piece in pieces])
+    uses = await judged(calls.shell.roots, lambda: [_use(piece, calls) for piece in pieces])
     said = iter(await _made([use for use in uses if use is not None], calls))
     texts = [_plain(piece) if use is None else next(said).strip() for piece, use in zip(pieces, uses, strict=True)]
     return "".join(texts).strip()
@@ -68,7 +68,7 @@ def asked(command: WrittenCommand, text: str, session: Session, library: Library
 def _use(piece: Piece, calls: Calls) -> ToolUse | None:
     if piece.kind == "command":
         return _call("bash", {"command": piece.text})
-    roots = calls.session.roots
+    roots = calls.shell.roots
     if piece.kind == "file" and roots.disk.kind(roots.named(piece.text)) == "file":
         return _call("read", {"path": piece.text})
     return None  # An `@` may mean something else.

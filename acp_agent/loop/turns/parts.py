@@ -4,20 +4,46 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
+import anyio
 from msgspec import Struct
 
-from acp_agent.loop.beside.beside import Beside
-from acp_agent.loop.beside.languages import Languages
+from acp_agent.loop.beside.scheduler import Scheduler
 from acp_agent.loop.calls.runner import Calls
 from acp_agent.loop.commands import Commands
 from acp_agent.loop.journal import Journal
 from acp_agent.loop.memory.memory import Memory
 from acp_agent.loop.model.ready_model import SessionModels
 from acp_agent.loop.shell.session_shell import Shell
+from acp_agent.loop.shell.workspaces import Project
+from acp_agent.loop.toolbox.mcp_tools import SessionServers
 from acp_agent.loop.toolbox.toolbox import Toolbox
 from acp_agent.loop.turns.context_use import ContextUse
 from acp_agent.loop.turns.session_prompts import Prompts
 from acp_agent.loop.turns.session_turns import Turns
+from acp_agent.tools.net.web_access import WebAccess
+
+
+class Beside:
+    """MCP servers, schedules and the browser, which run next to the turns until it is closed. `scheduler`: `None` if
+    schedules are turned off."""
+
+    def __init__(self, servers: SessionServers, scheduler: Scheduler | None, web: WebAccess) -> None:
+        self._servers = servers
+        self._scheduler = scheduler
+        self._web = web
+        self._scope = anyio.CancelScope()
+
+    async def live(self) -> None:
+        with self._scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._servers.run)
+                if self._scheduler is not None:
+                    tasks.start_soon(self._scheduler.live)
+                tasks.start_soon(self._web.live)
+
+    async def close(self) -> None:
+        await self._servers.close()
+        self._scope.cancel()
 
 
 class Parts(Struct, frozen=True):
@@ -25,8 +51,7 @@ class Parts(Struct, frozen=True):
     calls: Calls
     shell: Shell
     memory: Memory
-    languages: Languages
-    """The five owners; the following parts use them."""
+    """The four owners; the following parts use them."""
     models: SessionModels
     journal: Journal
     commands: Commands
@@ -35,9 +60,12 @@ class Parts(Struct, frozen=True):
     context: ContextUse
     beside: Beside
 
+    @property
+    def project(self) -> Project:
+        return self.shell.project
+
     async def close(self) -> None:
         """Ends what the session left running; all of it, also if one of them cannot be ended."""
         async with AsyncExitStack() as ends:  # The last first.
-            ends.push_async_callback(self.calls.elsewhere.close)
-            for part in (self.shell, self.languages, self.beside, self.calls.recorder, self.shell.runs):
+            for part in (self.shell.workspaces, self.shell.hooks, self.beside, self.shell.runs):
                 ends.push_async_callback(part.close)

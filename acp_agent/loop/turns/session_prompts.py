@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from acp_agent.llm.base import Message, TextPart, UserMessage
-from acp_agent.loop.beside.languages import Languages
 from acp_agent.loop.beside.published_diagnostics import diagnostics_block, mentions_diagnostics
 from acp_agent.loop.calls.runner import Calls
 from acp_agent.loop.memory.memory import Memory
@@ -38,7 +37,6 @@ class Prompts:
         models: SessionModels,
         memory: Memory,
         toolbox: Toolbox,
-        languages: Languages,
         calls: Calls,
         menu: Menu,
     ) -> None:
@@ -46,7 +44,6 @@ class Prompts:
         self._models = models
         self._memory = memory
         self._toolbox = toolbox
-        self._languages = languages
         self._calls = calls
         self._begun = False
         self.asked = Asked()
@@ -119,7 +116,7 @@ class Prompts:
                 roots=self._session.roots,
                 files=lsp.max_diagnostic_files,
                 per_file=lsp.max_diagnostics_per_file,
-                own=self._own_diagnostics if self._languages.missing() is None else None,
+                own=self._own_diagnostics if self._calls.shell.project.languages.missing() is None else None,
             ),
         ]
 
@@ -136,7 +133,9 @@ class Prompts:
 
     async def _own_diagnostics(self) -> Report:
         seen = self._memory.ledger.seen_below(self._session.roots.real[0])
-        return await self._languages.of_project(seen, self._calls.shell.files, self._calls.config.files)
+        return await self._calls.shell.project.languages.of_project(
+            seen, self._calls.shell.files, self._calls.config.files
+        )
 
     async def _expand(self, blocks: Sequence[ContentBlock]) -> Sequence[ContentBlock] | str:
         name, rest = split_command(blocks)

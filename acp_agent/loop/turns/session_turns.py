@@ -64,7 +64,7 @@ class Turns:
 
     def _troubles(self) -> list[str]:
         """Lists what is wrong with the configuration and what it refers to."""
-        config, outputs, guard = self._session.config, self._calls.outputs, self._calls.guard
+        config, outputs, guard = self._session.config, self._calls.outputs, self._calls.shell.project.gate.guard
         told = [*self._before, *(() if config.settings.secrets.redact else (NOT_REDACTED,))]
         told += [*outputs.redactor.trouble, *outputs.filters.trouble()]
         told += guard.deciders.rules.trouble
@@ -89,7 +89,7 @@ class Turns:
         self._toolbox.relevance.use(model.embed)
         window = self._memory.room.known(model.name, model.known_window)
         await self._toolbox.offer.aim(outbox.clean(leading_text(blocks)), window)
-        self._calls.recorder.begin()
+        self._calls.shell.project.recorder.begin()
         host = SessionHost(self._session, model, self._memory, self._toolbox.offer, self._calls.shell.hooks, outbox)
         limits = Limits(
             agent.max_tool_iterations,
@@ -99,8 +99,8 @@ class Turns:
             agent.max_answer_bytes,
         )
         checks = agent.finish_check and self._session.choices.mode().changes
-        hooks, rounds = self._calls.shell.hooks, 0
-        self._calls.gate.allowed = (asked.command, asked.allowed)
+        hooks, gate, rounds = self._calls.shell.hooks, self._calls.shell.project.gate, 0
+        gate.allowed = (asked.command, asked.allowed)
         try:
             if asked.first is not None:
                 self._memory.add(AssistantMessage(tool_calls=(asked.first,)))
@@ -127,6 +127,6 @@ class Turns:
             self._session.costs.limit = limit.key
             return "max_turn_requests"
         finally:
-            self._calls.gate.allowed = ("", ())
+            gate.allowed = ("", ())
             self._session.report_cost()
             self._calls.shell.forget_state()

@@ -20,13 +20,16 @@ from acp_agent.errors import AgentError
 from acp_agent.executors.base import Files
 from acp_agent.executors.users import in_thread_as
 from acp_agent.lazy import load
+from acp_agent.loop.running_turn import RunningTurn
 from acp_agent.loop.session import Session
-from acp_agent.loop.shell.session_shell import Shell
+from acp_agent.loop.shell.folder_sandbox import FolderSandbox
 from acp_agent.loop.turn_facts import change_note
 from acp_agent.safety.access import Access, ExecuteAccess, PathAccess, ToolAccess
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.store.operation_store import OperationStore
 
 if TYPE_CHECKING:
+    from acp_agent.loop.beside.background_runs import SessionRuns
     from acp_agent.loop.calls.call import Call
     from acp_agent.undo.base import Change, Entry
     from acp_agent.undo.contents import Contents
@@ -60,21 +63,27 @@ RECORDERS: WeakSet[ChangeRecorder] = WeakSet()
 
 
 class ChangeRecorder:
-    """Of one session. `state`: the folder of everything that lasts. `spawn` runs something beside the session."""
+    """Of one project. `state`: the folder of everything that lasts. `spawn` runs something beside the session."""
 
     def __init__(
         self,
         session: Session,
+        roots: Roots,
         store: OperationStore,
-        shell: Shell,
+        sandbox: FolderSandbox,
+        turn: RunningTurn,
+        runs: SessionRuns,
         config: UndoConfig,
         state: Path,
         home: Path | None,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         self._session = session
+        self._roots = roots
         self.store = store
-        self._shell = shell
+        self._sandbox = sandbox
+        self._turn = turn
+        self._runs = runs
         self._config = config
         self.state = state
         self._home = home
@@ -94,12 +103,12 @@ class ChangeRecorder:
 
     @property
     def enabled(self) -> bool:
-        return self._config.enabled and self._session.roots.disk.here
+        return self._config.enabled and self._roots.disk.here
 
     @property
     def why_not(self) -> str:
         """Why it is not."""
-        disk = self._session.roots.disk
+        disk = self._roots.disk
         return "`undo.enabled = false`" if disk.here else f"the files are {disk.where}"
 
     # --- the parts, made when first needed --------------------------------------------------------------------
@@ -115,18 +124,18 @@ class ChangeRecorder:
     @cached_property
     def camera(self) -> Camera:
         """For our own tools."""
-        hides = self._session.roots.rules.hides
+        hides = self._roots.rules.hides
         return cast("Camera", load(CAMERA)(self.contents, self._config.max_tool_file_bytes, hides))
 
     @cached_property
     def looks(self) -> FolderLooks | None:
-        roots = self._session.roots
+        roots = self._roots
         for folder in roots.real:
             if folder == Path("/") or folder == self._home or (self._home is not None and folder in self._home.parents):
                 self.trouble = TOO_WIDE.format(folder)
                 return None
         limits = load(LIMITS)(self._config.max_entries, self._config.max_file_bytes)
-        watch, skips = load(WATCH)(self._shell.confinement.folders), [self.state]
+        watch, skips = load(WATCH)(self._sandbox.folders), [self.state]
         hides = roots.rules.hides
         return cast(
             "FolderLooks", load(LOOKS)(roots.real, self.contents, limits, hides=hides, skips=skips, watch=watch)
@@ -142,14 +151,14 @@ class ChangeRecorder:
         """Those of one call: what it changes is recorded."""
         if not self.enabled:
             return files
-        about = self.camera, self._writer(call), _Listener(self, call), self._shell.confinement.user
+        about = self.camera, self._writer(call), _Listener(self, call), self._sandbox.user
         return cast("Files", load(RECORDED)(files, *about))
 
     def _writer(self, call: Call) -> Writer:
         if call.outcome.writer is None:
             title, above = call.name, tuple[str, ...]()
             if call.ready is not None:
-                title, above = call.ready.description.title, call.ready.calls.conversation.above
+                title, above = call.ready.description.title, call.ready.above
             title = self._session.outbox.clean(title)
             call.outcome.writer = self.log.begin(self._session.turns, "/".join((*above, call.id)), "call", title)
         return cast("Writer", call.outcome.writer)
@@ -179,7 +188,7 @@ class ChangeRecorder:
         for each in beside:
             each.outcome.looked.alone = False
         call.outcome.looked.began_early = self.looks is not None and self.looks.unfinished
-        call.outcome.looked.alone = not beside and not self._shell.runs.running_call
+        call.outcome.looked.alone = not beside and not self._runs.running_call(self._roots)
         self._running.append(call)
         self._prompts[call.id] = self._session.turns
         return Window(self, call)
@@ -190,7 +199,7 @@ class ChangeRecorder:
 
     def _overlaps(self, other: ChangeRecorder) -> bool:
         """Whether both look at some folder."""
-        ours, theirs = self._session.roots, other._session.roots
+        ours, theirs = self._roots, other._roots
         return any(map(ours.contains, theirs.real)) or any(map(theirs.contains, ours.real))
 
     def closed(self, call: Call) -> None:
@@ -205,10 +214,10 @@ class ChangeRecorder:
             async with self._looking:
                 if self.looks is None:
                     return False
-                self._session.roots.need()
+                self._roots.need()
                 if call is None and self._running:
                     call = self._running[-1]  # What changes while it runs is its doing.
-                background, self._background = self._background, self._shell.runs.running_call
+                background, self._background = self._background, self._runs.running_call(self._roots)
                 of = "" if call is not None else background or self._background
                 report = call is not None or bool(of)
                 changes, rows = await self._in_thread(lambda looks: _with_rows(looks.look(seconds, report=report)))
@@ -230,7 +239,7 @@ class ChangeRecorder:
 
     async def _note(self, call: Call | None, of: str, changes: Sequence[Change], rows: Sequence[Row]) -> None:
         lost = [f"{change.path} ({change.before.why})" for change in changes if change.before.why]
-        self._shell.turn.facts.made(changes)
+        self._turn.facts.made(changes)
         if call is not None:
             call.outcome.looked.changes += changes
             writer = self._writer(call)
@@ -280,7 +289,7 @@ class ChangeRecorder:
     async def _in_thread(self, work: Callable[[FolderLooks], Any]) -> Any:
         looks = self.looks
         assert looks is not None
-        return await in_thread_as(self._shell.confinement.user(), lambda: work(looks))
+        return await in_thread_as(self._sandbox.user(), lambda: work(looks))
 
     async def settled(self) -> None:
         """Waits until everything that was changed is in the log."""
@@ -360,7 +369,7 @@ class _Listener:
     def changed(self, changes: Sequence[Change]) -> None:
         self._recorder.absorb([(each.path, each.after) for each in changes if each.after is not None])
         new = [each for each in changes if each.after is not None and not each.before.same(each.after)]
-        self._recorder._shell.turn.facts.made(new)
+        self._recorder._turn.facts.made(new)
 
     def not_kept(self, words: str) -> None:
         self._call.outcome.looked.uncovered = words

@@ -491,7 +491,7 @@ class Undoing:
                 make([Step(step.path, now, step.then)], camera)
 
     async def _thread(self, work: Callable[[], T]) -> T:
-        return await in_thread_as(self._shell.confinement.user(), work)
+        return await in_thread_as(self._shell.confinement.sandbox.user(), work)
 
 
 def _last_undo(operations: Sequence[Operation]) -> Operation | None:

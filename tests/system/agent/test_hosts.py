@@ -26,7 +26,7 @@ from acp_agent.executors.far.far_disk import FarDisk
 from acp_agent.executors.places.host import Host
 from acp_agent.executors.places.ssh import Ssh
 from acp_agent.loop.prompts.instructions import Instructions
-from acp_agent.loop.shell.session_shell import Shell
+from acp_agent.loop.shell.workspaces import Workspaces
 from acp_agent.safety.deciding.deciders import Deciders
 from acp_agent.schema import acp
 from acp_agent.testing.fake_model import Answer
@@ -367,14 +367,14 @@ async def test_a_host_lost_late_undoes_nothing(tmp_path: Path, config: str, ther
 
 
 async def test_a_stopped_move_ends_what_it_began_to_end(tmp_path: Path, config: str, monkeypatch: MonkeyPatch):
-    ends, go_on, close = anyio.Event(), anyio.Event(), Shell.close
+    ends, go_on, close = anyio.Event(), anyio.Event(), Workspaces.close
 
-    async def slow(self: Shell) -> None:
+    async def slow(self: Workspaces) -> None:
         ends.set()
         await go_on.wait()
         await close(self)
 
-    monkeypatch.setattr(Shell, "close", slow)
+    monkeypatch.setattr(Workspaces, "close", slow)
     async with rig(tmp_path, [bash("touch made"), Answer(text="ok")], config=config, otherwise=allow_once) as r:
         await r.editor.prompt("/place")
         assert ssh_children()

@@ -361,14 +361,15 @@ def test_a_shell_elsewhere_finds_back_to_the_sessions_own(tmp_path: Path) -> Non
     made: list[str] = []
     nothing: Any = None
 
-    def open_other(name: str) -> Workspace:
+    def with_these_files(name: str) -> Workspace:
         made.append(name)
-        return Workspace(name, nothing, nothing, nothing)
+        return Workspace(name, project, nothing, nothing, nothing)
 
-    folder: Any = SimpleNamespace(path=tmp_path)
-    own = Workspace("box", nothing, nothing, nothing)
-    workspaces = Workspaces(own, ["local"], (), open_other)
-    shell = Shell(workspaces, own, Roots(tmp_path), RunningTurn("s"), folder, nothing, nothing)
+    project: Any = SimpleNamespace(folder=SimpleNamespace(path=tmp_path), roots=Roots(tmp_path))
+    opens: Any = SimpleNamespace(with_these_files=with_these_files)
+    own = Workspace("box", project, nothing, nothing, nothing)
+    workspaces = Workspaces(own, ["local"], (), opens)
+    shell = Shell(workspaces, own, RunningTurn("s"), nothing)
     local = shell.at("local")
     back = local.at("box")
     assert (back.place, back.workspace, local.places) == ("box", own, ("box",))

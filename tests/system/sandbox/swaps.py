@@ -25,7 +25,7 @@ from acp_agent.executors.sandbox import landlock_alone, visible_paths
 from acp_agent.executors.sandbox.base import REPLACED, Invocation
 from acp_agent.executors.sandbox.bubblewrap import Bubblewrap
 from acp_agent.executors.sandbox.probe import Found
-from acp_agent.loop.shell.confinement import Confinement
+from acp_agent.loop.shell.folder_sandbox import FolderSandbox
 from acp_agent.loop.shell.private_folder import PrivateFolder
 from acp_agent.opening import Opening
 from acp_agent.safety.folders.paths import Roots
@@ -101,17 +101,17 @@ class Race:
         self.counts: Counter[str] = Counter()
         self.leaked: list[str] = []
 
-    def session(self, roots: Roots) -> tuple[Roots, Confinement]:
-        made = Confinement(ToolsConfig(), roots, self.env, Path("/home/acp-nobody"), PrivateFolder(roots))
+    def session(self, roots: Roots) -> tuple[Roots, FolderSandbox]:
+        made = FolderSandbox(ToolsConfig(), roots, self.env, Path("/home/acp-nobody"), PrivateFolder(roots))
         made.found = self.found
-        if made.sandbox == "landlock":
+        if made.kind == "landlock":
             made.paths.follow()
         return roots, made
 
     def elsewhere(self) -> dict[str, bytes]:
         return {str(path): path.read_bytes() if path.is_file() else b"" for path in sorted(self.out.rglob("*"))}
 
-    def round(self, roots: Roots, session: Confinement, between: Callable[[], None] = lambda: None) -> None:
+    def round(self, roots: Roots, session: FolderSandbox, between: Callable[[], None] = lambda: None) -> None:
         """One command; `between`: what happens between the look at the folders and the start."""
         try:
             session.paths.look()
@@ -166,7 +166,7 @@ class Race:
 
     def close(self) -> None:
         for _, session in self.sessions:
-            session._folder.close()
+            session.folder.close()
 
     def race(self, rounds: int) -> None:
         swapper = subprocess.Popen([PYTHON, "-c", SWAPPER], cwd=self.project, stdout=subprocess.PIPE)
