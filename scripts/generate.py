@@ -20,13 +20,12 @@ from acp_agent.config.model import Settings
 from acp_agent.config.sources import ENVIRONMENT, PROJECT_FILE
 from acp_agent.config.trusted_files import TRUSTED
 from acp_agent.lazy import load
-from acp_agent.loop.toolbox.offer import STEP_AWAY
 from acp_agent.output.envelope import ShellOutput
 from acp_agent.output.observation import Observation
 from acp_agent.safety.deciding.audit import AuditEntry
 from acp_agent.tools.kit.base import Tool
 from acp_agent.tools.kit.json_schema import parameters_of
-from acp_agent.tools.kit.registry import TOOLS
+from acp_agent.tools.kit.registry import STEP_AWAY, TOOLS
 
 __all__ = ["SECTIONS", "render_all"]
 

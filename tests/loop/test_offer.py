@@ -11,9 +11,9 @@ from acp_agent.config.model import DependenciesConfig, DependencyRule, SchemaFil
 from acp_agent.errors import ProviderError
 from acp_agent.llm.base import ToolDefinition
 from acp_agent.loop.modes import MODES, ModeId
-from acp_agent.loop.toolbox.offer import ESSENTIAL, STEP_AWAY, Offer, complexity, think_first, threshold_of
+from acp_agent.loop.toolbox.offer import Offer, complexity, think_first, threshold_of
 from acp_agent.loop.toolbox.relevance import Relevance, lexical_scores
-from acp_agent.tools.kit.registry import Registry, SessionRegistry, ToolEntry, builtin_registry
+from acp_agent.tools.kit.registry import ESSENTIAL, STEP_AWAY, Registry, SessionRegistry, ToolEntry, builtin_registry
 
 ABSENT = (
     "definition", "references", "symbols", "hover", "rename", "skill", "switch_mode", "capture_pane", "send_keys",
@@ -209,6 +209,12 @@ WANTED = {
     "web_scrape": ("extract elements with a CSS selector", "scrape a table from a web page"),
     "edit_notebook": ("edit a Jupyter notebook", "insert a cell into a notebook", "change a cell of an ipynb file"),
     "time": ("what time is it", "the current date"),
+}
+"""Words of users. Of tools that are not here: what they do, in their own words."""
+WANTED |= {
+    entry.name: (entry.description.splitlines()[0],)
+    for entry in builtin_registry().entries()
+    if entry.name in STEP_AWAY - WANTED.keys()
 }
 
 

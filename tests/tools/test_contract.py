@@ -19,31 +19,9 @@ ENTRIES = REGISTRY.entries()
 by_entry = pytest.mark.parametrize("entry", ENTRIES, ids=[entry.name for entry in ENTRIES])
 
 SOME: dict[str, dict[str, Any]] = {
-    "bash": {"command": "ls"}, "bash_output": {"run_id": "x"}, "bash_kill": {"run_id": "x"}, "bash_list": {},
-    "capture_pane": {"target": "x"},
-    "tmux_create_session": {"session": "x", "risk": "low", "mutation": False, "privesc": False, "why": "x"},
-    "tmux_kill_session": {"session": "x", "risk": "low", "mutation": False, "privesc": False, "why": "x"},
-    "tmux_create_pane": {"pane": "x", "risk": "low", "mutation": False, "privesc": False, "why": "x"},
-    "tmux_kill_pane": {"pane": "x", "risk": "low", "mutation": False, "privesc": False, "why": "x"},
-    "send_keys": {"target": "x", "enter": True, "risk": "low", "mutation": False, "privesc": False, "why": "x"},
-    "apply_patch": {"input": "*** Begin Patch\n*** Add File: f\n+a\n*** End Patch"}, "read": {"path": "f"},
-    "read_overflow": {"id": "overflow:00000000-0000-4000-8000-000000000000"},
-    "edit": {"path": "f", "old_string": "a", "new_string": "b"}, "write": {"path": "f", "content": "x"},
-    "edit_notebook": {"path": "f", "cell": 1, "new_source": "x"}, "find_path": {"pattern": "*"},
-    "grep": {"pattern": "x"}, "list_directory": {"path": "."}, "create_directory": {"path": "d"},
-    "delete_path": {"path": "f"}, "move_path": {"source": "f", "destination": "g"},
-    "copy_path": {"source": "f", "destination": "g"}, "diagnostics": {"kind": "ruff"},
-    "definition": {"path": "f", "symbol": "a"}, "references": {"path": "f", "symbol": "a"}, "symbols": {"path": "f"},
-    "hover": {"path": "f", "symbol": "a"}, "rename": {"path": "f", "symbol": "a", "new_name": "b"},
-    "plan": {"entries": []}, "fetch": {"url": "https://example.com"},
-    "web_scrape": {"url": "https://example.com", "select": "a"},
-    "http_request": {"method": "GET", "url": "https://example.com"}, "web_search": {"query": "x"},
-    "ask_user": {"question": "Which?"}, "delegate": {"prompt": "Find it."},
-    "browser": {"action": "open", "url": "https://example.com"}, "memory_forget": {"key": "a"},
-    "memory_recall": {"query": "a"}, "memory_store": {"key": "a", "content": "b"},
-    "schedule_add": {"timing": "1h", "prompt": "x"}, "schedule_list": {}, "schedule_remove": {"id": "x"},
-    "skill": {"name": "release"}, "switch_mode": {"plan": "1. do it"}, "tools": {"query": "move a file"}, "time": {},
-}  # fmt: skip
+    entry.name: json.loads(entry.description.partition("Examples: ")[2].split(" ; ")[0]) for entry in ENTRIES
+}
+"""Arguments of each tool: the first of its examples."""
 STRANGE = [
     "", ".", "..", "\0", "a\0b", "\ud800", "~", "x" * 10_000, "ü\n\t", "/", "//", "file:///x", "file://", "C:\\x",
 ]  # fmt: skip

@@ -4,6 +4,7 @@ Twice: by the gate, which sees what a call declares, and by the executor, which 
 in the way of a call, so that the second line of defence is seen alone.
 """
 
+import json
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -59,6 +60,15 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("move_path", {"source": "conf", "destination": "shown"}),
     ("move_path", {"source": "keys", "destination": "shown"}),
 ]  # fmt: skip
+READS_NOTHING = {"create_directory", "delete_path", "skill"}  # That reads only files of plugins.
+"""Tools that take a path."""
+CALLS += [
+    (entry.name, json.loads(entry.description.partition("Examples: ")[2].split(" ; ")[0]) | {"path": path})
+    for entry in REGISTRY.entries()
+    if "path" in entry.parameters["properties"] and entry.name not in {tool for tool, _ in CALLS} | READS_NOTHING
+    for path in (".env", "alias", "keys/a")
+]
+"""Those that are not in the table are called as in their example."""
 
 
 @pytest.mark.parametrize(("tool", "arguments"), CALLS, ids=[f"{tool} {list(a.values())[:2]}" for tool, a in CALLS])
@@ -82,13 +92,12 @@ async def test_the_gate_denies_it_too(tool: str, arguments: dict[str, Any], on: 
 
 
 async def test_every_tool_that_takes_a_path_stands_in_this_table_or_reads_nothing() -> None:
-    reads_nothing = {"create_directory", "delete_path", "skill"}  # That reads only files of plugins.
     takes = {
         entry.name
         for entry in REGISTRY.entries()
         if {"path", "source", "file", "folder"} & REGISTRY.tool(entry.name).Params.model_fields.keys()
     }
-    assert takes == {tool for tool, _ in CALLS} | reads_nothing
+    assert takes == {tool for tool, _ in CALLS} | READS_NOTHING
 
 
 @pytest.mark.parametrize("ripgrep", [True, False])

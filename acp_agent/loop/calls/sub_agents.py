@@ -45,7 +45,7 @@ from acp_agent.loop.toolbox.absent import Absent
 from acp_agent.protocol.codec import encode
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import StopReason, TextContent, UserMessageChunk
-from acp_agent.tools.kit.registry import TOOLS
+from acp_agent.tools.kit.registry import OF_CONVERSATION, TOOLS
 from acp_agent.tools.kit.tool_context import Location, Task, ToolResult
 
 if TYPE_CHECKING:
@@ -56,9 +56,6 @@ if TYPE_CHECKING:
     from acp_agent.loop.shell.worktrees import Hold
 
 MAKE_WORKTREE = "acp_agent.loop.shell.worktrees:make"
-
-NOT_FOR_SUB_AGENTS = frozenset(("plan", "ask_user", "switch_mode", "schedule_add", "schedule_remove"))
-"""Tools that belong to the conversation with the user."""
 
 INSTRUCTIONS = """
 You are a sub-agent: another agent gave you one task and reads only your last message. Do the task with your tools,
@@ -235,7 +232,7 @@ def _allowed(calls: Calls, task: Task, agent: WrittenAgent | None, project: Proj
             and without.isdisjoint((entry.name, *entry.aliases))
             and (entry.reads_only or not reads)
         ]
-    offered = [entry for entry in entries if entry.name not in NOT_FOR_SUB_AGENTS]
+    offered = [entry for entry in entries if entry.name not in OF_CONVERSATION]
     if calls.conversation.depth + 1 >= calls.config.delegate.max_depth:
         offered = [entry for entry in offered if entry.name != "delegate"]
     if task.tools is None:

@@ -25,16 +25,9 @@ from acp_agent.safety.access import RISK_METADATA
 from acp_agent.safety.deciding.deciders import Deciders
 from acp_agent.safety.globs import matches, matches_any
 from acp_agent.tools.kit.other_forms import NAMES
-from acp_agent.tools.kit.registry import TOOLS, ToolEntry, Tools
+from acp_agent.tools.kit.registry import ESSENTIAL, STEP_AWAY, TOOLS, ToolEntry, Tools
 
 log = logging.getLogger(__name__)
-
-STEP_AWAY = frozenset(
-    "create_directory delete_path move_path copy_path diagnostics memory_store memory_recall memory_forget "
-    "schedule_add schedule_list schedule_remove browser http_request web_scrape time "
-    "edit_notebook".split()
-)
-"""Tools that few tasks need: found and added by `tools`, or by what the model sees (`bring`)."""
 
 FIND_MORE = "tools"
 
@@ -54,13 +47,6 @@ DEFAULT_THRESHOLD = 0.6
 
 THOUGHTS = "thinking"
 """The field for thinking in complex tools; removed before a tool sees its arguments."""
-
-ESSENTIAL = frozenset(
-    "bash bash_output bash_kill read edit apply_patch write find_path grep list_directory skill switch_mode "
-    "tools".split()
-)
-"""Those of ours that a model with a small context gets, since the definitions of all tools would fill it; `tools` finds
-the others."""
 
 LONGEST_NAME = 100
 """Characters shown of a name that the model made up."""

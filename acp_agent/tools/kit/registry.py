@@ -74,6 +74,23 @@ TOOLS: dict[str, str] = {
 }
 """Name -> `"module:Class"`."""
 
+STEP_AWAY = frozenset(
+    "create_directory delete_path move_path copy_path diagnostics memory_store memory_recall memory_forget "
+    "schedule_add schedule_list schedule_remove browser http_request web_scrape time "
+    "edit_notebook".split()
+)
+"""Tools that few tasks need: found and added by `tools`, or by what the model sees (`Offer.bring`)."""
+
+ESSENTIAL = frozenset(
+    "bash bash_output bash_kill read edit apply_patch write find_path grep list_directory skill switch_mode "
+    "tools".split()
+)
+"""Those of ours that a model with a small context gets, since the definitions of all tools would fill it; `tools` finds
+the others."""
+
+OF_CONVERSATION = frozenset(("plan", "ask_user", "switch_mode", "schedule_add", "schedule_remove"))
+"""Tools that belong to the conversation with the user: sub-agents do not have them."""
+
 SHARED = "acp_agent.tools.kit.base:Tool"
 """Imports pydantic."""
 
