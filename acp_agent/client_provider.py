@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct, to_builtins
 
 from acp_agent.config.model import ProviderConfig, as_choice
+from acp_agent.config.wire_apis import ELSE, WIRE_APIS
 from acp_agent.errors import AuthRequired, InvalidParams
 from acp_agent.handshake import GATEWAYS
 from acp_agent.schema import acp
@@ -24,9 +25,8 @@ MAIN = "main"
 """The one id that clients may set: the provider of new sessions."""
 NAME = "client"
 """Its name in the configuration."""
-APIS = {"anthropic": "messages", "openai": "chat"}
-"""Types of ACP -> ours."""
-TYPES = {"": "openai", "chat": "openai", "responses": "openai", "messages": "anthropic"}
+APIS = {row.client_type: api for api, row in sorted(WIRE_APIS.items(), reverse=True) if row.client_type}
+"""Types of ACP -> the first of ours."""
 OPENAI = "https://api.openai.com/v1"
 HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 VALUE = re.compile(r"([\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?)?")
@@ -64,7 +64,7 @@ class ClientProvider:
         name = config.settings.chosen_provider
         main = acp.ProviderInfo(
             provider_id=MAIN,
-            supported=list(APIS),
+            supported=sorted(APIS),
             required=False,
             current=None if self.disabled else self._current(config.settings.provider(name)),
         )
@@ -75,7 +75,7 @@ class ClientProvider:
             return acp.ProviderCurrentConfig(api_type=self.given.type, base_url=self.given.base_url)
         if provider is None:
             return None
-        type_ = TYPES.get(provider.api, f"_{provider.api}")
+        type_ = WIRE_APIS[provider.api or ELSE].client_type or f"_{provider.api}"
         return acp.ProviderCurrentConfig(api_type=type_, base_url=provider.base_url or OPENAI)
 
     def set(self, request: acp.SetProviderRequest) -> None:
@@ -83,7 +83,7 @@ class ClientProvider:
         if request.provider_id != MAIN:
             raise InvalidParams(f"Invalid params: $.providerId: {request.provider_id!r} is not known, only {MAIN!r}")
         if request.api_type not in APIS:
-            words = " and ".join(map(repr, APIS))
+            words = " and ".join(map(repr, sorted(APIS)))
             raise InvalidParams(f"Invalid params: $.apiType: {request.api_type!r} is not supported, only {words}")
         self._take(Given(request.api_type, request.base_url, request.headers or {}), "$")
 
@@ -132,7 +132,7 @@ class ClientProvider:
         if self.given.type == "anthropic" and not base_url.endswith("/v1"):
             base_url += "/v1"  # As clients of this API have it.
         api, headers = APIS[self.given.type], self.given.headers
-        about = to_builtins(ProviderConfig(api=api, base_url=base_url, headers=headers, api_key_env=""))  # type: ignore[arg-type]
+        about = to_builtins(ProviderConfig(api=api, base_url=base_url, headers=headers, api_key_env=""))
         agent = settings.agent
         return {f"providers.{NAME}.{key}": value for key, value in about.items()} | {
             "agent.provider": NAME,

@@ -43,6 +43,7 @@ import bench_store
 import bench_undo
 
 from acp_agent.config.model import ToolsConfig
+from acp_agent.config.wire_apis import WIRE_APIS
 from acp_agent.executors.base import FindQuery, GrepQuery
 from acp_agent.executors.disk_files import DiskFiles, LocalDisk
 from acp_agent.executors.shell_state import with_state
@@ -473,7 +474,7 @@ class Bench:
 
     def wire_apis(self) -> None:
         """The same 2,000 deltas, and a first answer of a new process, by each wire API."""
-        for api in ("chat", "messages", "ollama", "responses", "bedrock"):
+        for api in (api for api, row in WIRE_APIS.items() if row.fake):
             cpu, first, verdict = [], [], "whole"
             script = (ANSWER, {"deltas": 2000, "delta_text": "{number} "})
             with scripted(self.home, *script) as model, agent(self.home, model, api=api) as client:

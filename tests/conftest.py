@@ -116,7 +116,7 @@ def ended_programs(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def no_local_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Model servers that happen to run on this machine are not found."""
-    monkeypatch.setattr(local_servers, "LOCAL", ())
+    monkeypatch.setattr(local_servers, "serves", lambda *_: False)
 
 
 @pytest.fixture(scope="session")

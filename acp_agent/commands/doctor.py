@@ -19,22 +19,15 @@ from acp_agent.commands.extensions.this_version import version_line
 from acp_agent.commands.logs import log_file
 from acp_agent.config.credentials import find_key
 from acp_agent.config.load import Config
+from acp_agent.config.model import ProviderOptions
 from acp_agent.config.place_settings import is_host, tmux_session
+from acp_agent.config.wire_apis import WIRE_APIS
 from acp_agent.config.xdg import config_file
 from acp_agent.errors import ConfigError, ExecutorError, ProviderError, StoreError
 from acp_agent.executors.base import Command
 from acp_agent.executors.local import LocalCommands
 from acp_agent.lazy import load
-from acp_agent.llm.base import (
-    PROVIDERS,
-    ModelInfo,
-    ModelSettings,
-    Provider,
-    ProviderOptions,
-    TextPart,
-    ToolDefinition,
-    UserMessage,
-)
+from acp_agent.llm import base as llm
 from acp_agent.llm.choose import choose_api, is_azure, is_loopback, needs_key, shown_url
 from acp_agent.llm.lacks.fenced import refuses_tools
 from acp_agent.loop.calls.guard import audit_path, home_of, roots_of
@@ -280,18 +273,10 @@ def _provider(config: Config, options: Namespace, environ: Mapping[str, str]) ->
     if options.offline:
         yield NOTE, "server", "not contacted (--offline)"
         return
-    made = ProviderOptions(
-        name=name,
-        base_url=settings.base_url,
-        api_key=key.value if key else None,
-        headers=settings.headers,
-        max_retries=0,
-        connect_timeout=settings.connect_timeout,
-        script=settings.script,
-    )
+    made = ProviderOptions.of(name, settings, key.value if key else None, max_retries=0)
     model = known_models(config)[0].partition("/")[2]
     auto = settings.tool_calling == "auto"
-    line, models, lacks_tools = anyio.run(_server, load(PROVIDERS[api]), made, model, auto)
+    line, models, lacks_tools = anyio.run(_server, WIRE_APIS[api].load(), made, model, auto)
     yield line
     if not is_azure(settings.base_url):  # It lists models, and is asked for deployments.
         yield from _model(model, [info.id for info in models])
@@ -318,11 +303,11 @@ def _model(model: str, listed: Sequence[str]) -> Iterator[Line]:
 
 
 async def _server(
-    make: type[Provider], options: ProviderOptions, model: str, auto: bool
-) -> tuple[Line, Sequence[ModelInfo], str]:
+    make: type[llm.Provider], options: ProviderOptions, model: str, auto: bool
+) -> tuple[Line, Sequence[llm.ModelInfo], str]:
     """The line about the server, the models it lists, and how it lacks tools (with `auto`)."""
     try:
-        provider: Provider = make(options)  # type: ignore[call-arg]
+        provider: llm.Provider = make(options)  # type: ignore[call-arg]
     except ConfigError as error:
         return (BAD, "server", str(error)), (), ""
     lacks_tools = ""
@@ -344,13 +329,14 @@ async def _server(
     return (OK, "server", words), models, lacks_tools
 
 
-async def _refuses_tools(provider: Provider, model: str) -> bool:
+async def _refuses_tools(provider: llm.Provider, model: str) -> bool:
     """Asks the model for one token, with a tool: what a server of this machine does not charge for."""
-    tool = ToolDefinition("time", "Returns the time.", {"type": "object", "properties": {}})
-    settings = ModelSettings(model, max_output_tokens=1)
+    tool = llm.ToolDefinition("time", "Returns the time.", {"type": "object", "properties": {}})
+    settings = llm.ModelSettings(model, max_output_tokens=1)
     with anyio.move_on_after(SERVER_SECONDS):
         try:
-            async with aclosing(provider.stream([UserMessage((TextPart("Hello"),))], [tool], settings)) as events:
+            hello = [llm.UserMessage((llm.TextPart("Hello"),))]
+            async with aclosing(provider.stream(hello, [tool], settings)) as events:
                 async for _ in events:
                     return False
         except ProviderError as error:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import io
 import socket
 import time
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from acp_agent.lazy import load
@@ -23,38 +22,13 @@ LONGEST_LIST = 1024 * 1024
 """Bytes."""
 
 
-class Local(NamedTuple):
-    """How a kind of server is known: its row in `providers.toml`, and its list of models."""
-
-    id: str
-    path: str
-    models: str
-    """Where the list is in the answer."""
-    mark: str
-    """A field of each entry that servers of other kinds lack, or have with another value: `name`, `name=value`."""
-
-
-LOCAL = (
-    Local("ollama", "/api/tags", "models", "model"),
-    Local("lmstudio", "/api/v0/models", "data", "type"),
-    Local("llamacpp", "/v1/models", "data", "owned_by=llamacpp"),
-)
-"""The first one found is the default."""
-
-
-def found(addresses: dict[str, str], looked_for: Iterable[Local] | None = None) -> list[str]:
-    """The ids of those that answer and have a model. `addresses`: base URLs by id."""
-    return [local.id for local in (LOCAL if looked_for is None else looked_for) if _serves(local, addresses[local.id])]
-
-
-def _serves(local: Local, base_url: str) -> bool:
+def serves(base_url: str, path: str, models: str, mark: str) -> bool:
+    """Whether a server of that kind answers there and has a model: what a row's `local` says of it."""
     try:
         place = urlsplit(base_url)
         host, port = place.hostname or "127.0.0.1", place.port or 80
         with socket.create_connection((host, port), CONNECT_TIMEOUT) as connection:
-            connection.sendall(
-                f"GET {local.path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode()
-            )
+            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode())
             answer = load("http.client:HTTPResponse")(_Hurried(connection))
             answer.begin()
             body = read_loose_json(answer.read(LONGEST_LIST)) if answer.status == 200 else None
@@ -62,8 +36,8 @@ def _serves(local: Local, base_url: str) -> bool:
         return False
     except (OSError, load("http.client:HTTPException"), ValueError):
         return False
-    entries = body.get(local.models) if isinstance(body, dict) else None
-    return isinstance(entries, list) and any(_is_model(local, entry) for entry in entries)
+    entries = body.get(models) if isinstance(body, dict) else None
+    return isinstance(entries, list) and any(_is_model(mark, entry) for entry in entries)
 
 
 class _Hurried(io.RawIOBase):
@@ -86,8 +60,8 @@ class _Hurried(io.RawIOBase):
         return self._connection.recv_into(buffer)
 
 
-def _is_model(local: Local, entry: Any) -> bool:
-    name, _, value = local.mark.partition("=")
+def _is_model(mark: str, entry: Any) -> bool:
+    name, _, value = mark.partition("=")
     if not isinstance(entry, dict) or name not in entry or entry.get("type") == "embeddings":
         return False
     return not value or entry[name] == value

@@ -11,20 +11,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from acp_agent.config import place_settings as where
 from acp_agent.config import safety_settings as safety
 from acp_agent.config.compaction_settings import CompactionConfig
 from acp_agent.config.language_settings import ClientProfileConfig, LspConfig, ProtocolConfig, key
-from acp_agent.config.place_settings import (
-    NetworkConfig,
-    Place,
-    PlaceConfig,
-    ServerConfig,
-    StoreConfig,
-    TerminalConfig,
-    TmuxConfig,
-    WorktreeConfig,
-    find_place,
-)
+from acp_agent.config.wire_apis import WIRE_APIS, ApiName
 
 ModeName = Literal["ask", "architect", "code", "auto"]
 ThoughtLevelName = Literal["default", "off", "low", "medium", "high"]
@@ -183,11 +174,9 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     api: Annotated[
-        Literal["", "bedrock", "chat", "messages", "ollama", "replay", "responses", "scripted", "vertex"],
+        ApiName,
         key(
-            "Protocol: `chat` (Chat Completions: vLLM, llama.cpp, LM Studio, ...), `messages` (Anthropic), `ollama` "
-            "(its own API, which takes the size of the context), `responses` (OpenAI and Azure), `bedrock`, `vertex` "
-            "(by the credentials of these clouds), `scripted` (a script), `replay` (a recording). Empty: the base URL "
+            f"Protocol: {', '.join(f'`{api}` ({row.about})' for api, row in WIRE_APIS.items())}. Empty: the base URL "
             "decides."
         ),
     ] = ""
@@ -224,6 +213,17 @@ class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     embedding_model: Annotated[
         str, key("Model of the server's embeddings endpoint, used to choose tools. Empty: words are compared.")
     ] = ""
+
+
+class ProviderOptions(ProviderConfig, frozen=True, kw_only=True):
+    """What a provider is built from: its table of the configuration, with the key that was found for it."""
+
+    name: str
+    """The provider's name in the configuration, used in messages."""
+
+    @classmethod
+    def of(cls, name: str, settings: ProviderConfig, key: str | None, **more: object) -> ProviderOptions:
+        return cls(name=name, **(msgspec.structs.asdict(settings) | {"api_key": key or ""} | more))
 
 
 class BashConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -476,8 +476,8 @@ class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         key("How tools are described to the model: `short` in plain sentences, `full` with headings and examples."),
     ] = "short"
     bash: BashConfig = BashConfig()
-    terminal: TerminalConfig = TerminalConfig()
-    tmux: TmuxConfig = TmuxConfig()
+    terminal: where.TerminalConfig = where.TerminalConfig()
+    tmux: where.TmuxConfig = where.TmuxConfig()
     files: FilesConfig = FilesConfig()
     web: WebConfig = WebConfig()
     diagnostics: DiagnosticsConfig = DiagnosticsConfig()
@@ -686,11 +686,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = {}
     tools: ToolsConfig = ToolsConfig()
     mcp: McpConfig = McpConfig()
-    network: NetworkConfig = NetworkConfig()
+    network: where.NetworkConfig = where.NetworkConfig()
     hooks: safety.HooksConfig = safety.HooksConfig()
     plugins: safety.PluginsConfig = safety.PluginsConfig()
     lsp: LspConfig = LspConfig()
-    places: Annotated[dict[str, PlaceConfig], key("Places by name, in which commands may run.")] = {}
+    places: Annotated[dict[str, where.PlaceConfig], key("Places by name, in which commands may run.")] = {}
     clients: Annotated[
         dict[str, ClientProfileConfig],
         key(
@@ -702,10 +702,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     secrets: SecretsConfig = SecretsConfig()
     limits: LimitsConfig = LimitsConfig()
     protocol: ProtocolConfig = ProtocolConfig()
-    server: ServerConfig = ServerConfig()
-    store: StoreConfig = StoreConfig()
+    server: where.ServerConfig = where.ServerConfig()
+    store: where.StoreConfig = where.StoreConfig()
     undo: UndoConfig = UndoConfig()
-    worktree: WorktreeConfig = WorktreeConfig()
+    worktree: where.WorktreeConfig = where.WorktreeConfig()
     log: LogConfig = LogConfig()
     audit: safety.AuditConfig = safety.AuditConfig()
 
@@ -714,9 +714,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The provider of new sessions: the one the model names (`provider/model`), else `agent.provider`."""
         return self.choice(self.agent.model).partition("/")[0] if self.agent.model else self.agent.provider
 
-    def place(self) -> Place | None:
+    def place(self) -> where.Place | None:
         """Where commands run; `None`: on this machine. Raises ConfigError for a name that is not configured."""
-        return find_place(self.agent.place, self.places)
+        return where.find_place(self.agent.place, self.places)
 
     def choice(self, model: str) -> str:
         """`provider/model` for what a user may write: that, `provider:model`, or a model alone. That is the chosen

@@ -24,7 +24,7 @@ NAME = r"[a-zA-Z0-9][a-zA-Z0-9-]*([.:][a-zA-Z0-9-]+)*"
 
 FOUND_HERE = "found on this machine"
 """Where a provider is from."""
-LOCAL_SERVERS = "acp_agent.config.local_servers:found"
+LOCAL_SERVER = "acp_agent.config.local_servers:serves"
 
 
 class Row(NamedTuple):
@@ -41,6 +41,7 @@ class Row(NamedTuple):
     ids: str = ""
     lacks: tuple[str, ...] = ()
     documents: bool = False
+    local: tuple[str, ...] = ()
     named: bool = False
     hint: str = ""
 
@@ -147,8 +148,8 @@ def added(
         wanted += [rows[named]] if named != model and named in rows and named != chosen else []
         found = found_in(environ)
         if alone and local and not wanted and not found:
-            places = {name: row.address(environ) for name, row in rows.items()}
-            found = here = [rows[name] for name in load(LOCAL_SERVERS)(places)]
+            local_ones = [row for row in rows.values() if row.local]
+            found = here = [row for row in local_ones if load(LOCAL_SERVER)(row.address(environ), *row.local)]
         if alone and (wanted or found):
             agent = {"agent": {"provider": (wanted or found)[0].id}}
     others = [rows[name] for name in more if name in rows and name not in configured]

@@ -1,7 +1,7 @@
 """The contract between the agent loop and a language model: messages in, model events out.
 
-What lives here: the provider-neutral history (`Message`), the stream vocabulary (`ModelEvent`), `Provider`, and the
-table of providers. What does not: HTTP, vendor names in types, ACP types.
+What lives here: the provider-neutral history (`Message`), the stream vocabulary (`ModelEvent`), `Provider`. What does
+not: HTTP, vendor names in types, ACP types.
 
 Promises every provider keeps (checked by `tests/llm/test_contract.py`):
 
@@ -14,7 +14,7 @@ Promises every provider keeps (checked by `tests/llm/test_contract.py`):
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -224,40 +224,6 @@ ModelEvent = TextDelta | ThoughtDelta | ToolUse | UsageReport | Notice | Finishe
 # --- providers ---------------------------------------------------------------------------------------------------
 
 
-class Loading(msgspec.Struct, frozen=True):
-    """How a server loads a model."""
-
-    wait: float = 60.0
-    """The longest wait in seconds for a server that is at it."""
-    context_window: int = 0
-    """Tokens that a server which lets us choose is asked for; 0: it is our choice."""
-    keep_alive: float = 1800.0
-    """Seconds that such a server keeps the model after a request."""
-
-
-class ProviderOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options a provider is built from. Times in seconds."""
-
-    name: str
-    """The provider's name in the configuration, used in messages."""
-    base_url: str = ""
-    api_key: str | None = None
-    headers: Mapping[str, str] = {}
-    models: tuple[str, ...] = ()
-    """Configured models; when empty, `models()` asks the server."""
-    connect_timeout: float = 10.0
-    idle_timeout: float = 300.0
-    """The longest silence within a stream and before its first byte."""
-    max_retries: int = 3
-    """Retries before the first event of a stream; never after one has been passed on."""
-    retry_base_delay: float = 0.5
-    max_retry_delay: float = 30.0
-    """A longer `Retry-After` is reported as an error rather than waited for."""
-    loading: Loading = Loading()
-    script: str = ""
-    """`scripted` and `replay` only: path of the recorded answers."""
-
-
 class Answers(Protocol):
     """What answers requests to a model. Safe for several concurrent streams."""
 
@@ -289,16 +255,3 @@ def last_words(messages: Sequence[Message]) -> str:
     """The last text of the model in a conversation; empty if there is none."""
     said = (message.text.strip() for message in reversed(messages) if isinstance(message, AssistantMessage))
     return next((text for text in said if text), "")
-
-
-PROVIDERS: dict[str, str] = {
-    "bedrock": "acp_agent.llm.clouds.bedrock:BedrockProvider",
-    "chat": "acp_agent.llm.chat:ChatProvider",
-    "messages": "acp_agent.llm.messages:MessagesProvider",
-    "ollama": "acp_agent.llm.ollama:OllamaProvider",
-    "replay": "acp_agent.llm.recordings.replay_provider:ReplayProvider",
-    "responses": "acp_agent.llm.responses:ResponsesProvider",
-    "scripted": "acp_agent.llm.scripted:ScriptedProvider",
-    "vertex": "acp_agent.llm.clouds.vertex:VertexProvider",
-}
-"""`api` in the configuration -> `"module:Class"`; each class takes one `ProviderOptions`."""

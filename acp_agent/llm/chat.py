@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from acp_agent.config.model import ProviderOptions
 from acp_agent.config.provider_rows import row_of
-from acp_agent.llm.base import Message, ModelSettings, ProviderOptions, ToolDefinition
+from acp_agent.llm.base import Message, ModelSettings, ToolDefinition
 from acp_agent.llm.chat_answer import ChatAnswer
 from acp_agent.llm.chat_request import Dialect, RequestEncoder, learn
 from acp_agent.llm.choose import choose_api, complete_base_url, host_of, is_loopback, key_headers

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
+from acp_agent.config.wire_apis import AZURE, ELSE, WIRE_APIS
 from acp_agent.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,37 +19,32 @@ if TYPE_CHECKING:
 
 OPENAI_BASE_URL = "https://api.openai.com/v1"
 ANTHROPIC_BASE_URL = "https://api.anthropic.com/v1"
-OLLAMA_PORT = ":11434"
-_AZURE_SUFFIXES = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com")
 _REASONING_MODEL = re.compile(r"(o\d|gpt-([5-9]|\d\d))(?![0-9a-z])")
 _CAN_SKIP_REASONING = re.compile(r"gpt-5\.\d+(-\d{4}-\d\d-\d\d)?$")
 
 
-def choose_api(base_url: str | None) -> Literal["chat", "messages", "ollama", "responses"]:
-    """The Responses API for OpenAI and Azure OpenAI, Messages for Anthropic, Ollama's own at its port on this machine,
-    chat completions for all others.
+def choose_api(base_url: str | None) -> str:
+    """The API whose row knows the host, or the port on this machine; chat completions for all others. Without a URL it
+    is OpenAI's.
     """
-    host = host_of(base_url)
-    if not base_url or host == "api.openai.com" or host.endswith(_AZURE_SUFFIXES):
-        return "responses"
-    if host == "api.anthropic.com":
-        return "messages"
-    place = base_url.rpartition("://")[2].partition("/")[0]
-    return "ollama" if place.endswith(OLLAMA_PORT) and is_loopback(base_url) else "chat"
+    url = base_url or OPENAI_BASE_URL
+    host, place = host_of(url), url.rpartition("://")[2].partition("/")[0]
+    for api, row in WIRE_APIS.items():
+        if any(host == each or (each[0] == "." and host.endswith(each)) for each in row.hosts):
+            return api
+        if row.local_port and place.endswith(f":{row.local_port}") and is_loopback(url):
+            return api
+    return ELSE
 
 
 def is_azure(base_url: str | None) -> bool:
     """Whether the key must also be sent in Azure's `api-key` header."""
-    return host_of(base_url).endswith(_AZURE_SUFFIXES)
-
-
-KEYLESS = ("bedrock", "replay", "scripted", "vertex")
-"""APIs that need no key: there is no server, or it takes other credentials."""
+    return host_of(base_url).endswith(AZURE)
 
 
 def needs_key(base_url: str | None, api: str = "") -> bool:
     """Whether the server needs a key: false for local ones, and for those that take other credentials."""
-    if api in KEYLESS:
+    if api and WIRE_APIS[api].keyless:
         return False
     if base_url and base_url.partition(":")[0].lower() in ("unix", "http+unix"):
         return False

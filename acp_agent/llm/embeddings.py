@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 import msgspec
 
+from acp_agent.config.model import ProviderOptions
 from acp_agent.limits.decoding import read_json
-from acp_agent.llm.base import ProviderOptions
 from acp_agent.llm.choose import complete_base_url, is_loopback, key_headers, shown_url
 from acp_agent.llm.provider_errors import error_from_object, error_from_status, network_error
 from acp_agent.llm.transport.http_client import FAILURES, HttpClient
@@ -29,9 +29,9 @@ LONGEST_ANSWER = 64 * 1024 * 1024
 class Embedder:
     """`POST /embeddings` in OpenAI's format, which local servers support, too."""
 
-    def __init__(self, options: ProviderOptions, model: str) -> None:
+    def __init__(self, options: ProviderOptions) -> None:
         self._options = options
-        self._model = model
+        self._model = options.embedding_model
         self._base_url = complete_base_url(options.base_url)
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:

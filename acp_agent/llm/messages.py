@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from acp_agent.llm.base import Message, ModelSettings, ProviderOptions, ToolDefinition
+from acp_agent.config.model import ProviderOptions
+from acp_agent.llm.base import Message, ModelSettings, ToolDefinition
 from acp_agent.llm.choose import ANTHROPIC_BASE_URL, complete_base_url
 from acp_agent.llm.messages_answer import MessagesAnswer
 from acp_agent.llm.messages_request import MessagesEncoder

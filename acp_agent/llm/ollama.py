@@ -16,12 +16,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from acp_agent.config.model import ProviderOptions
 from acp_agent.errors import ProviderError
 from acp_agent.limits.decoding import read_json
 from acp_agent.llm import base as llm
 from acp_agent.llm.chat_answer import LONGEST_CALLS, PER_FRAGMENT, lenient
 from acp_agent.llm.chat_request import encode_json
-from acp_agent.llm.choose import complete_base_url
+from acp_agent.llm.choose import complete_base_url, key_headers
 from acp_agent.llm.provider_errors import ErrorInAnswer, error_from_object
 from acp_agent.llm.streamed_text import SurrogateJoiner, ThinkSplitter, clean
 from acp_agent.llm.translate import arguments_object, tool_name
@@ -61,10 +62,9 @@ class OllamaProvider(HttpProvider):
     path = "/api/chat"
     models_path = "/api/tags"
 
-    def __init__(self, options: llm.ProviderOptions) -> None:
+    def __init__(self, options: ProviderOptions) -> None:
         base_url = complete_base_url(options.base_url or "http://127.0.0.1:11434").removesuffix("/v1")
-        key = (options.api_key or "").strip()
-        super().__init__(options, base_url, {"Authorization": f"Bearer {key}"} if key else {})
+        super().__init__(options, base_url, key_headers(base_url, options.api_key))
         self._known: dict[str, _Model] = {}
 
     async def _attempt(
@@ -91,7 +91,7 @@ class OllamaProvider(HttpProvider):
             except ProviderError:
                 if not configured:
                     raise
-                model = _Model(self._options.loading.context_window or None)
+                model = _Model(self._options.context_window or None)
             if model.able != ("embedding",):
                 found.append(model.info(name))
         return found
@@ -105,7 +105,7 @@ class OllamaProvider(HttpProvider):
             except ProviderError as error:
                 if error.kind not in ("not_found", "bad_request"):
                     raise
-                return _Model(self._options.loading.context_window or None)
+                return _Model(self._options.context_window or None)
             self._known[name] = self._read_model(body)
         return self._known[name]
 
@@ -120,7 +120,7 @@ class OllamaProvider(HttpProvider):
             else None
         )
         most = trained if isinstance(trained, int) and trained >= LEAST_WINDOW else OWN_WINDOW
-        window = self._options.loading.context_window or (int(own[1]) if own else min(most, OWN_WINDOW))
+        window = self._options.context_window or (int(own[1]) if own else min(most, OWN_WINDOW))
         return _Model(window, tuple(map(str, able)) if isinstance(able, list) and able else None)
 
     async def _json(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
@@ -133,7 +133,7 @@ class OllamaProvider(HttpProvider):
     def _exchange(
         self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
     ) -> Exchange:
-        window = self._known.get(settings.model, _Model(self._options.loading.context_window or None)).window
+        window = self._known.get(settings.model, _Model(self._options.context_window or None)).window
         sizes = {"num_ctx": window, "num_predict": settings.max_output_tokens}
         functions = [msgspec.to_builtins(tool) for tool in tools]
         body = {
@@ -142,7 +142,7 @@ class OllamaProvider(HttpProvider):
             **({"tools": [{"type": "function", "function": function} for function in functions]} if tools else {}),
             **_thinking(settings),
             "options": {name: value for name, value in sizes.items() if value},
-            "keep_alive": self._options.loading.keep_alive,
+            "keep_alive": self._options.keep_alive,
             # Newer servers refuse what is too long instead of cutting it.
             "truncate": False,
             "stream": True,

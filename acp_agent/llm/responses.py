@@ -17,18 +17,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from acp_agent.config.model import ProviderOptions
 from acp_agent.limits.decoding import read_loose_json
 from acp_agent.llm import base as llm
+from acp_agent.llm import choose
 from acp_agent.llm.chat_answer import LONGEST_CALLS, PER_FRAGMENT, lenient
 from acp_agent.llm.chat_request import CACHED_MESSAGES, encode_json
-from acp_agent.llm.choose import (
-    choose_api,
-    complete_base_url,
-    host_of,
-    is_reasoning_model,
-    key_headers,
-    reasoning_effort,
-)
 from acp_agent.llm.provider_errors import ErrorInAnswer
 from acp_agent.llm.streamed_text import SurrogateJoiner, clean
 from acp_agent.llm.translate import RESPONSES_ID, call_id, returned, signed, tool_name
@@ -43,11 +37,11 @@ class ResponsesProvider(HttpProvider):
 
     path = "/responses"
 
-    def __init__(self, options: llm.ProviderOptions) -> None:
-        base_url = complete_base_url(options.base_url)
-        super().__init__(options, base_url, key_headers(base_url, options.api_key))
-        self._origin = host_of(base_url)
-        self._on_openai = choose_api(options.base_url) == "responses"
+    def __init__(self, options: ProviderOptions) -> None:
+        base_url = choose.complete_base_url(options.base_url)
+        super().__init__(options, base_url, choose.key_headers(base_url, options.api_key))
+        self._origin = choose.host_of(base_url)
+        self._on_openai = choose.choose_api(options.base_url) == "responses"
         self._cache: dict[int, tuple[llm.Message, bytes]] = {}
         """The items of each message, by its identity. The message is kept so that its identity is not reused."""
 
@@ -83,8 +77,8 @@ def _settings(settings: llm.ModelSettings, *, on_openai: bool) -> dict[str, Any]
         body["max_output_tokens"] = max(_LEAST_OUTPUT_TOKENS, settings.max_output_tokens)
     if settings.cache_key:
         body["prompt_cache_key"] = settings.cache_key
-    effort = reasoning_effort(settings.model, settings.thought_level, openai=on_openai)
-    if settings.thought_level not in (None, "off") or is_reasoning_model(settings.model):
+    effort = choose.reasoning_effort(settings.model, settings.thought_level, openai=on_openai)
+    if settings.thought_level not in (None, "off") or choose.is_reasoning_model(settings.model):
         body["include"] = ["reasoning.encrypted_content"]
         body["reasoning"] = {"summary": "auto", **({"effort": effort} if effort is not None else {})}
     return body

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from acp_agent.config.model import ProviderOptions
 from acp_agent.errors import ConfigError
 from acp_agent.limits.decoding import read_json
 from acp_agent.llm import base as llm
@@ -35,7 +36,7 @@ class _Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ScriptedProvider:
     """Answers from `options.script`. Raises `ConfigError` if the file cannot be read."""
 
-    def __init__(self, options: llm.ProviderOptions) -> None:
+    def __init__(self, options: ProviderOptions) -> None:
         self.name = options.name
         self._models = options.models or ("scripted",)
         try:

@@ -1,9 +1,10 @@
-"""The answers that `FakeModel` gives, whatever the wire API, and what they have in common on the wire."""
+"""The answers that `FakeModel` gives, whatever the wire API, and what it must know of an API to speak it: a subclass of
+`Wire` in a module of its own, which the API's row names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -105,6 +106,56 @@ class FakeRequest(msgspec.Struct, frozen=True):
     headers: dict[str, str]
     """Names in lower case."""
     body: dict[str, Any]
+
+    @property
+    def model(self) -> str:
+        return str(self.body.get("model", "fake-model"))
+
+
+Models = Sequence[str | dict[str, Any]]
+Chunks = list[tuple[bytes, bool]]
+"""Pieces of an answer, each with whether it counts as a delta."""
+
+
+class Wire:
+    """An API, as servers speak it. The class variables also say in what the contract of all providers differs by it."""
+
+    paths: ClassVar[tuple[str, ...]]
+    """Endings of the paths of its requests for an answer."""
+    lists: ClassVar[str] = "/models"
+    """Ending of the path of its list of models."""
+    content_type: ClassVar[str] = "text/event-stream"
+    key_header: ClassVar[tuple[str, str]] = ("authorization", "Bearer {key}")
+    untold: ClassVar[frozenset[str]] = frozenset()
+    """What of `Usage` it has no field for."""
+    refuses: ClassVar[bool] = True
+    """Whether an answer can say that the model refused; otherwise models refuse in plain text."""
+    explains: ClassVar[bool] = True
+    """Whether the words of the refusal are in it."""
+    seals: ClassVar[bool] = False
+    """Whether thoughts come back sealed, so that only this API can read them."""
+    strict = True
+    """Refuse requests as the strictest server does."""
+
+    def chunks(self, answer: Answer, request: FakeRequest, number: int) -> Chunks:
+        raise NotImplementedError
+
+    def listed(self, models: Models) -> Any:
+        """The list of models."""
+        entries = [{"id": model} if isinstance(model, str) else model for model in models]
+        return {"object": "list", "data": [{"object": "model", "created": 0, "owned_by": "fake", **e} for e in entries]}
+
+    def told(self, request: FakeRequest, path: str) -> Failure | None:
+        """The answer to a request that a model has no part in; `None`: it is another one."""
+        return None
+
+    def refused(self, request: FakeRequest, path: str) -> Failure | None:
+        """The words of the real server for a request that it would not take."""
+        return None
+
+    def body(self, request: FakeRequest) -> dict[str, Any]:
+        """The request's JSON as scripts see it."""
+        return request.body
 
 
 def pieces_of(text: str | tuple[str, ...]) -> tuple[str, ...]:

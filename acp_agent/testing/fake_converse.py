@@ -5,15 +5,38 @@ from __future__ import annotations
 import struct
 import zlib
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
+
+from acp_agent.testing import fake_answers as fake
+from acp_agent.testing.fake_messages import message_chunks
 
 STOPS = {"refusal": "content_filtered"}
 
 
-def events(chunks: list[tuple[bytes, bool]]) -> list[tuple[bytes, bool]]:
+class Converse(fake.Wire):
+    paths = ("/converse-stream",)
+    lists = "/inference-profiles"
+    content_type = "application/vnd.amazon.eventstream"
+    untold = frozenset({"reasoning_tokens"})
+    explains = False
+    seals = True
+
+    def chunks(self, answer: fake.Answer, request: fake.FakeRequest, number: int) -> fake.Chunks:
+        return _events(message_chunks(answer, request.model, number, None))
+
+    def listed(self, models: fake.Models) -> Any:
+        return {"inferenceProfileSummaries": [{"inferenceProfileId": name} for name in models]}
+
+    def body(self, request: fake.FakeRequest) -> dict[str, Any]:
+        """The model is in the path."""
+        return {**request.body, "model": unquote(request.path.split("/")[2])}
+
+
+def _events(chunks: fake.Chunks) -> fake.Chunks:
     """The answer that `fake_messages.message_chunks` made, each event as a message of the stream."""
-    out: list[tuple[bytes, bool]] = []
+    out: fake.Chunks = []
     number = 0
     for chunk, counts in chunks:
         data = msgspec.json.decode(chunk.partition(b"data: ")[2].replace(b"{number}", b"%d" % number))

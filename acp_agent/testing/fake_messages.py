@@ -8,17 +8,7 @@ from typing import Any
 
 import msgspec
 
-from acp_agent.testing.fake_answers import (
-    Answer,
-    Call,
-    Failure,
-    Usage,
-    call_id,
-    cut_up,
-    event_data,
-    pieces_of,
-    texts_of,
-)
+from acp_agent.testing import fake_answers as fake
 
 MOST_BREAKPOINTS = 4
 LOOKED_BACK = 20
@@ -27,18 +17,36 @@ CHARS_PER_TOKEN = 4
 THOUGHTS = ("thinking", "redacted_thinking")
 STOPS = {"length": "max_tokens", "content_filter": "refusal", "stop": "end_turn", "tool_calls": "tool_use"}
 
+
+class Messages(fake.Wire):
+    paths = ("/messages", ":streamRawPredict")
+    key_header = ("x-api-key", "{key}")
+    seals = True
+    cache: PromptCache | None = None
+    """Counts the input, instead of the answers' own `usage`."""
+
+    def chunks(self, answer: fake.Answer, request: fake.FakeRequest, number: int) -> fake.Chunks:
+        counted = self.cache.count(request.body) if self.cache is not None else None
+        return message_chunks(answer, request.model, number, counted)
+
+    def refused(self, request: fake.FakeRequest, path: str) -> fake.Failure | None:
+        """Vertex AI has other headers."""
+        asked = self.strict and path.endswith("/messages")
+        return refusal(request.body, request.headers) if asked else None
+
+
 # --- what it refuses ---------------------------------------------------------------------------------------------
 
 
-def refusal(body: dict[str, Any], headers: dict[str, str]) -> Failure | None:
+def refusal(body: dict[str, Any], headers: dict[str, str]) -> fake.Failure | None:
     """The answer to a request that the real server would not take, in its words."""
     if "anthropic-version" not in headers:
         return refused("anthropic-version: header is required")
     return next((refused(words) for words in _wrong(body)), None)
 
 
-def refused(words: str) -> Failure:
-    return Failure(400, {"type": "error", "error": {"type": "invalid_request_error", "message": words}})
+def refused(words: str) -> fake.Failure:
+    return fake.Failure(400, {"type": "error", "error": {"type": "invalid_request_error", "message": words}})
 
 
 def _wrong(body: dict[str, Any]) -> Iterator[str]:
@@ -182,14 +190,12 @@ class PromptCache:
 # --- its events --------------------------------------------------------------------------------------------------
 
 
-def message_chunks(
-    answer: Answer, model: str, number: int, counted: tuple[int, int, int] | None
-) -> list[tuple[bytes, bool]]:
-    """The events of an answer, each with whether it counts as a delta."""
-    out: list[tuple[bytes, bool]] = []
+def message_chunks(answer: fake.Answer, model: str, number: int, counted: tuple[int, int, int] | None) -> fake.Chunks:
+    """The events of an answer."""
+    out: fake.Chunks = []
 
     def add(kind: str, *, counts: bool = False, **fields: object) -> None:
-        out.append((f"event: {kind}\n".encode() + event_data({"type": kind, **fields}), counts))
+        out.append((f"event: {kind}\n".encode() + fake.event_data({"type": kind, **fields}), counts))
 
     usage = _usage(answer.usage, counted)
     begun = {**usage, "output_tokens": 1} if usage else {}
@@ -212,26 +218,24 @@ def message_chunks(
     return out
 
 
-def _contents(answer: Answer, number: int) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+def _contents(answer: fake.Answer, number: int) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
     """The start of each block and its deltas."""
-    if thoughts := pieces_of(answer.thought):
+    if thoughts := fake.pieces_of(answer.thought):
         deltas: list[dict[str, Any]] = [{"type": "thinking_delta", "thinking": thought} for thought in thoughts]
         deltas.append({"type": "signature_delta", "signature": f"sig_{number}"})
         yield {"type": "thinking", "thinking": "", "signature": ""}, deltas
     if answer.encrypted:
         yield {"type": "redacted_thinking", "data": answer.encrypted}, []
-    if said := texts_of(answer):
+    if said := fake.texts_of(answer):
         yield {"type": "text", "text": ""}, [{"type": "text_delta", "text": text} for text in said]
     for place, call in enumerate(answer.tool_calls):
-        start: dict[str, Any] = {"type": "tool_use", "id": call_id(call, number, place), "name": call.name, "input": {}}
-        yield start, [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *_pieces(call))]
+        given = fake.call_id(call, number, place)
+        start: dict[str, Any] = {"type": "tool_use", "id": given, "name": call.name, "input": {}}
+        pieces = ("", *fake.cut_up(call.text, call.pieces))
+        yield start, [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
 
 
-def _pieces(call: Call) -> list[str]:
-    return cut_up(call.text, call.pieces)
-
-
-def _usage(told: Usage | None, counted: tuple[int, int, int] | None) -> dict[str, Any]:
+def _usage(told: fake.Usage | None, counted: tuple[int, int, int] | None) -> dict[str, Any]:
     """As the API counts: `input_tokens` are those that the cache has nothing to do with."""
     if told is None:
         return {}

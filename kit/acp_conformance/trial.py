@@ -125,7 +125,8 @@ class Trial:
         if script is not None and not self.profile.api:
             raise NotHere("it is not known how to tell this agent of a model server; give a --profile")
         async with FakeModel(_for_turns(script or (), self.profile), models=(MODEL,)) as model:
-            model.strict = False
+            for wire in model.wires.values():
+                wire.strict = False
             values = {
                 "base_url": model.base_url,
                 "root_url": model.base_url.removesuffix("/v1"),

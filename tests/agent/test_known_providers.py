@@ -17,9 +17,9 @@ from acp_agent.config import local_servers, provider_rows
 from acp_agent.config.load import load_config
 from acp_agent.config.provider_rows import row_of, table
 from acp_agent.config.sources import merge
+from acp_agent.config.wire_apis import WIRE_APIS
 from acp_agent.errors import ConfigError
 from acp_agent.handshake import needs_login
-from acp_agent.llm.base import PROVIDERS
 from acp_agent.llm.choose import choose_api, complete_base_url, host_of
 from acp_agent.opening import known_models
 from acp_agent.schema.acp import ConfigOptionUpdate
@@ -132,7 +132,7 @@ def test_a_key_says_from_which_variable_it_is_and_a_cloud_needs_none(tmp_path):
 def test_each_row_is_complete():
     for name, row in table().items():
         assert re.fullmatch(r"[a-z0-9]+", name), "no `/` and no `:`: they separate it from the model"
-        assert (row.api or choose_api(row.base_url)) in PROVIDERS
+        assert (row.api or choose_api(row.base_url)) in WIRE_APIS
         if not row.base_url or "{" in row.base_url:
             assert (row.url or "{" in row.base_url) and row.hint, (
                 "a variable says the address, and the hint what is in it"
@@ -146,7 +146,7 @@ def test_each_row_is_complete():
 
 # --- servers on this machine -------------------------------------------------------------------------------------
 
-LOCAL = local_servers.LOCAL
+SERVES = local_servers.serves
 LM_STUDIO = [
     {"owned_by": "organization_owner", **entry}
     for entry in (
@@ -162,7 +162,7 @@ LLAMA_CPP = [{"id": "qwen", "owned_by": "llamacpp"}]
 def on_this_machine(monkeypatch, **models):
     """FakeModel at the usual addresses of these servers, with these models; nothing at the others. In a thread of its
     own, since the configuration is read without an event loop."""
-    monkeypatch.setattr(local_servers, "LOCAL", LOCAL)
+    monkeypatch.setattr(local_servers, "serves", SERVES)
     with ExitStack() as stack:
         portal = stack.enter_context(start_blocking_portal())
         moved = {name: row._replace(base_url="http://127.0.0.1:1", url=()) for name, row in table().items()}
@@ -251,7 +251,7 @@ def test_another_program_at_the_port_never_holds_up_the_start(monkeypatch, repli
         listener.settimeout(0.1)
         served = pool.submit(answer, listener)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        assert local_servers.found({local.id: url for local in LOCAL[:1]}, LOCAL[:1]) == []
+        assert not SERVES(url, *table()["ollama"].local)
         ended.set()
         served.result(10)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from acp_agent.schema.acp import BlobResourceContents, EmbeddedResource, TextContent
-from acp_agent.testing.fake_messages import PromptCache, blocks_of
+from acp_agent.testing.fake_messages import Messages, PromptCache, blocks_of
 
 from .kit import Answer, Call, Rig, agent_rig, bash, rig, went
 
@@ -30,7 +30,7 @@ async def long_turn(r: Rig, cache: PromptCache, monkeypatch: pytest.MonkeyPatch)
         return counted[-1]
 
     monkeypatch.setattr(cache, "count", noted)
-    r.model.cache = cache
+    r.model.speaking(Messages).cache = cache
     assert (await r.editor.prompt("Count.")).stop_reason == "end_turn"
     return counted
 
@@ -76,7 +76,7 @@ async def test_without_breakpoints_all_is_paid_for_each_time(tmp_path, monkeypat
 
 async def test_what_the_cache_did_is_told_with_the_answer(tmp_path):
     async with rig(tmp_path, ["one", "two"], config=CLAUDE, environ=MODEL) as r:
-        r.model.cache = PromptCache()
+        r.model.speaking(Messages).cache = PromptCache()
         first, second = [(await r.editor.prompt(words)).meta["usage"] for words in ("Hello.", "And?")]
         assert first["cachedWriteTokens"] == first["inputTokens"] and first["cachedReadTokens"] == 0
         assert second["cachedReadTokens"] == first["inputTokens"]

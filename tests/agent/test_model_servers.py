@@ -9,6 +9,7 @@ import pytest
 from acp_agent.client.permissions import allow_once, reject_once
 from acp_agent.schema.acp import ImageContent, TextContent
 from acp_agent.testing.fake_model import Answer, Failure, Usage
+from acp_agent.testing.fake_openai import ChatCompletions
 from tests.llm.test_images import png
 
 from .kit import agent_rig, bash, rig, went
@@ -115,7 +116,7 @@ async def test_other_counts_are_no_sign_of_it(tmp_path, script):
 async def test_llama_cpp_says_so_before_the_first_request(tmp_path):
     known = [{"id": "fake-model", "owned_by": "llamacpp", "meta": {"n_ctx_train": 131072}}]
     async with agent_rig(tmp_path, ["hello", FENCED, "done"], models=known) as r:
-        r.model.properties = {
+        r.model.speaking(ChatCompletions).properties = {
             "default_generation_settings": {"n_ctx": 16384}, "chat_template_caps": {"supports_tools": False},
         }  # fmt: skip
         await r.editor.new_session(r.project)

@@ -15,6 +15,7 @@ import anyio.to_thread
 import pytest
 
 from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel
+from acp_agent.testing.fake_openai import ChatCompletions
 from tests.forked import forked_command
 
 from ..agent.kit import without_context
@@ -377,7 +378,7 @@ async def test_doctor_says_that_a_server_has_no_tools(tmp_path, refusal):
     known = [{"id": "fake-model", "owned_by": "llamacpp"}]
     async with FakeModel([REFUSED] * 2 if refusal == "in words" else [], models=known) as model:
         if refusal == "in its properties":
-            model.properties = {"chat_template_caps": {"supports_tools": False}}
+            model.speaking(ChatCompletions).properties = {"chat_template_caps": {"supports_tools": False}}
         done = await ran(model, tmp_path, "doctor")
         assert "!   tools            the server passes no tools on to the model" in done.stdout, done.stdout
         assert last_line(done).startswith("Next: tools: ")

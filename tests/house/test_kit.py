@@ -13,8 +13,8 @@ from hatch_wire import AGENT, KIT, contents, reached, rewritten
 from .imports import ROOT, parsed
 
 TAKEN = {
-    "__init__.py", "child.py", "client", "errors.py", "executors", "lazy.py", "limits", "own_programs.py", "protocol",
-    "schema", "testing",
+    "__init__.py", "child.py", "client", "config", "errors.py", "executors", "lazy.py", "limits", "own_programs.py",
+    "protocol", "schema", "testing",
 }  # fmt: skip
 """What it has of the agent, by the first part of the path."""
 
@@ -23,6 +23,7 @@ def test_the_kit_takes_along_the_wire_and_little_else():
     files = [file for file in reached(ROOT) if file.is_relative_to(ROOT / AGENT)]
     assert {file.relative_to(ROOT / AGENT).parts[0] for file in files} == TAKEN
     assert [file.stem for file in files if file.parent.name == "executors"] == ["__init__", "default_signals"]
+    assert [file.stem for file in files if file.parent.name == "config"] == ["__init__", "wire_apis"]
     lines = sum(file.read_text(encoding="utf-8").count("\n") for file in files)
     sys.stdout.write(f"modules of the agent in the kit: {len(files)}, lines: {lines}\n")
     assert len(files) < 40 and lines < 7_000

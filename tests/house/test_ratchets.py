@@ -12,7 +12,10 @@ from typing import Any
 
 import pytest
 
+from acp_agent.config import wire_apis
 from acp_agent.config.load import keys
+from acp_agent.config.wire_apis import WIRE_APIS
+from acp_agent.tools.kit.registry import TOOLS
 
 from .imports import imports, modules, parsed
 from .test_figures import _fields, told
@@ -66,18 +69,22 @@ def rings(graph: dict[str, set[str]]) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("rows", "most"), [(False, [56, 3, 2, 2]), (True, [93, 24, 7, 6, 3, 2, 2, 2, 2, 2])], ids=["typing", "lazy"]
+    ("rows", "most"), [(False, [56, 3, 2, 2]), (True, [67, 11, 7, 6, 3, 2, 2, 2, 2, 2])], ids=["typing", "lazy"]
 )
 def test_rings_of_imports_shrink(rows: bool, most: list[int]) -> None:
-    """Typing imports count; the second time, `"module:name"` rows too. Goal: none."""
+    """Typing imports count; the second time, `"module:name"` rows too. Goal: none. The members of a table are not
+    counted: each is in the ring that the table is in, and there may be more of them (CONTRIBUTING.md)."""
     graph: dict[str, set[str]] = {module: set() for module, _ in every(ast.Module)}
     for item in imports():
         graph[item.importer] |= {item.imported} & graph.keys()
     for module, node in every(ast.Constant) if rows else ():
         row = ROW.fullmatch(node.value) if isinstance(node.value, str) else None
         graph[module] |= {row[1]} & graph.keys() if row else set()
+    providers = {f"acp_agent.{row.provider.partition(':')[0]}" for row in WIRE_APIS.values()}
+    graph[wire_apis.__name__] |= providers if rows else set()
     found = rings(graph)
-    sizes = [len(ring) for ring in found]
+    members = providers | {row.partition(":")[0] for row in TOOLS.values()}
+    sizes = sorted((len({*ring} - members) for ring in found), reverse=True)
     sys.stdout.write(f"modules of the rings of imports (at most {most}): {sizes}\n")
     assert sizes == most, f"take apart what joined, or lower the limit to {sizes}: {found}"
 
@@ -167,7 +174,7 @@ def test_fewer_constructors_take_callbacks() -> None:
 
 
 @pytest.mark.parametrize(("kinds", "most", "files"), [
-    ({ast.Attribute: "attr"}, 145, 40), ({ast.arg: "arg", ast.keyword: "arg"}, 65, 39), ({ast.Name: "id"}, 872, 119),
+    ({ast.Attribute: "attr"}, 145, 40), ({ast.arg: "arg", ast.keyword: "arg"}, 62, 38), ({ast.Name: "id"}, 872, 119),
 ], ids=["attributes", "arguments", "names"])  # fmt: skip
 def test_places_are_mentioned_less(kinds: dict[type[ast.AST], str], most: int, files: int) -> None:
     """The words `place`, `part_of`, `apart`, `here` outside of `executors`. Goal: attributes and arguments 10 in 3."""

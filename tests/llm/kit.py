@@ -3,18 +3,23 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 import msgspec
 
+from acp_agent.config.model import ProviderOptions
+from acp_agent.config.wire_apis import WIRE_APIS
 from acp_agent.errors import ProviderError
 from acp_agent.lazy import load
 from acp_agent.llm import base as llm
 from acp_agent.llm.scripted import ScriptedProvider
+from acp_agent.testing.fake_answers import Wire
 from acp_agent.testing.fake_model import Answer, FakeModel, Script
 
-Api = Literal["bedrock", "chat", "messages", "ollama", "responses"]
+Api = str
+WIRES: dict[Api, Wire] = {api: load(row.fake)() for api, row in WIRE_APIS.items() if row.fake}
+"""The APIs that `FakeModel` speaks, and what their contract leaves out."""
 
 USER = llm.UserMessage((llm.TextPart("hi"),))
 SETTINGS = llm.ModelSettings(model="fake-model")
@@ -26,7 +31,7 @@ BOUND = 60.0
 def make(api: Api, base_url: str, **changes: Any) -> llm.Provider:
     """A provider whose retries take next to no time."""
     settings: dict[str, Any] = {"name": "fake", "base_url": base_url, "api_key": "sk-test", "retry_base_delay": 0.001}
-    return load(llm.PROVIDERS[api])(llm.ProviderOptions(**(settings | changes)))
+    return WIRE_APIS[api].load()(ProviderOptions(**(settings | changes)))
 
 
 @asynccontextmanager
@@ -51,7 +56,7 @@ def scripted(path: Path, answers: Sequence[Answer]) -> ScriptedProvider:
         for answer in answers
     ]  # fmt: skip
     path.write_bytes(msgspec.json.encode(script))
-    return ScriptedProvider(llm.ProviderOptions(name="script", script=str(path)))
+    return ScriptedProvider(ProviderOptions(name="script", script=str(path)))
 
 
 async def collect(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from acp_agent.config.model import ProviderOptions
 from acp_agent.config.provider_rows import table as known_servers
 from acp_agent.llm import base as llm
 from acp_agent.llm.chat import ChatProvider
@@ -423,7 +424,7 @@ def test_each_known_server_is_sent_what_it_takes() -> None:
     for name, row in known_servers().items():
         if (row.api or choose_api(row.base_url)) != "chat":
             continue
-        provider = ChatProvider(llm.ProviderOptions(name=name, base_url=row.base_url, api_key="x"))
+        provider = ChatProvider(ProviderOptions(name=name, base_url=row.base_url, api_key="x"))
         asked = llm.ModelSettings("anthropic/claude-5", "Be brief.", "low")
         sent = json.loads(provider._exchange((USER, llm.AssistantMessage("a"), USER), (TOOL,), asked).body)
         more = {key: sent[key] for key in sent if key not in ("model", "messages", "stream", "tools")}

@@ -1,6 +1,8 @@
 import pytest
 
+from acp_agent.config.wire_apis import WIRE_APIS
 from acp_agent.errors import ConfigError
+from acp_agent.lazy import load
 from acp_agent.llm import choose
 from acp_agent.llm.base import ThoughtLevel
 
@@ -74,3 +76,12 @@ def test_is_reasoning_model(model: str, reasons: bool) -> None:
 ])  # fmt: skip
 def test_reasoning_effort(model: str, level: ThoughtLevel | None, openai: bool, effort: str | None) -> None:
     assert choose.reasoning_effort(model, level, openai=openai) == effort
+
+
+def test_every_row_names_a_provider_and_what_is_tested_instead_of_a_server():
+    assert len(WIRE_APIS) >= 8
+    for api, row in WIRE_APIS.items():
+        made = row.load()
+        assert {"stream", "models", "aclose"} <= set(dir(made)), api
+        assert not row.fake or load(row.fake).paths, api
+        assert choose.needs_key("https://models.example", api) != row.keyless

@@ -15,6 +15,7 @@ import pytest
 from botocore.config import Config
 from botocore.validate import ParamValidator
 
+from acp_agent.config.model import ProviderOptions
 from acp_agent.errors import ConfigError, ProviderError
 from acp_agent.llm import base as llm
 from acp_agent.llm.clouds import vertex
@@ -256,7 +257,7 @@ def token(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def on_vertex(model: FakeModel, **options: Any) -> VertexProvider:
     base = f"{model.base_url}/projects/p/locations/global"
-    return VertexProvider(llm.ProviderOptions(name="vertex", base_url=base, **options))
+    return VertexProvider(ProviderOptions(name="vertex", base_url=base, **options))
 
 
 async def test_claude_and_the_others_have_doors_of_their_own(token: None) -> None:
@@ -309,11 +310,11 @@ async def test_without_google_credentials_the_user_is_told_what_to_do(monkeypatc
 
 def test_the_region_global_has_no_name_in_the_address() -> None:
     base = "https://global-aiplatform.googleapis.com/v1/projects/p/locations/global"
-    provider = VertexProvider(llm.ProviderOptions(name="vertex", base_url=base))
+    provider = VertexProvider(ProviderOptions(name="vertex", base_url=base))
     assert provider._claude._base_url == base.replace("global-", "")
 
 
 @pytest.mark.parametrize("kind", [BedrockProvider, VertexProvider])
 def test_an_address_is_needed(kind: Any) -> None:
     with pytest.raises(ConfigError, match="set (AWS_REGION|GOOGLE_CLOUD_PROJECT)"):
-        kind(llm.ProviderOptions(name="cloud"))
+        kind(ProviderOptions(name="cloud"))

@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
+from acp_agent.config.model import ProviderOptions
 from acp_agent.errors import ProviderError
-from acp_agent.llm.base import ProviderOptions
 from acp_agent.llm.embeddings import BATCH, Embedder
 
 
@@ -49,7 +49,7 @@ def server() -> Iterator[Server]:
 
 def embedder(server: Server, **changes: Any) -> Embedder:
     url = f"http://127.0.0.1:{server.server_address[1]}"
-    return Embedder(ProviderOptions(name="fake", base_url=url, api_key="sk", **changes), "small")
+    return Embedder(ProviderOptions(name="fake", base_url=url, api_key="sk", embedding_model="small", **changes))
 
 
 async def test_vectors_come_in_the_order_of_the_texts_and_many_texts_go_in_several_requests(server):
@@ -75,6 +75,6 @@ async def test_what_is_no_answer_is_a_provider_error(server, status, reply):
 
 
 async def test_a_server_that_is_not_there_is_a_provider_error():
-    gone = Embedder(ProviderOptions(name="fake", base_url="http://127.0.0.1:1"), "small")
+    gone = Embedder(ProviderOptions(name="fake", base_url="http://127.0.0.1:1", embedding_model="small"))
     with anyio.fail_after(60), pytest.raises(ProviderError, match="fake"):
         await gone.embed(["a"])

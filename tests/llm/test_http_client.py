@@ -8,8 +8,8 @@ from typing import Any
 import anyio
 import pytest
 
+from acp_agent.config.model import ProviderOptions
 from acp_agent.errors import ConfigError
-from acp_agent.llm.base import ProviderOptions
 from acp_agent.llm.chat import ChatProvider
 from acp_agent.llm.provider_errors import tls_error
 from acp_agent.llm.transport.http_client import FAILURES, HttpClient

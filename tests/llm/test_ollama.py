@@ -10,7 +10,7 @@ from acp_agent.llm import base as llm
 from acp_agent.llm.lacks.tolerant import TolerantProvider
 from acp_agent.llm.ollama import OWN_WINDOW
 from acp_agent.testing.fake_model import Answer, Failure, FakeModel, RawAnswer, Usage
-from acp_agent.testing.fake_ollama import MODEL
+from acp_agent.testing.fake_ollama import MODEL, Ollama
 
 from .kit import SETTINGS, TOOL, TOOL_SENT, USER, check_failure, collect, connected, failure, make
 
@@ -25,7 +25,7 @@ async def test_the_whole_request() -> None:
         llm.AssistantMessage("Done.", thought="so"), USER,
     )  # fmt: skip
     asked = llm.ModelSettings("qwen3:8b", system="Be brief.", thought_level="low", max_output_tokens=9)
-    async with connected("ollama", ["ok"], loading=llm.Loading(keep_alive=60)) as (provider, model):
+    async with connected("ollama", ["ok"], keep_alive=60) as (provider, model):
         await collect(provider, history, (TOOL,), asked)
     (request,) = model.requests
     assert request.path == "/api/chat"
@@ -69,8 +69,8 @@ SMALL = {"general.architecture": "gemma", "gemma.context_length": 8192}
     (Failure(404, {"error": "model 'm' not found"}), 12000, 12000),
 ])  # fmt: skip
 async def test_the_context_that_is_asked_for(show: Any, configured: int, window: int | None) -> None:
-    async with connected("ollama", ["ok"], loading=llm.Loading(context_window=configured)) as (provider, model):
-        model.shown = show
+    async with connected("ollama", ["ok"], context_window=configured) as (provider, model):
+        model.speaking(Ollama).shown = show
         await collect(provider)
         assert model.requests[0].body["options"] == ({"num_ctx": window} if window else {})
         assert (await provider.models())[0].context_window == window
@@ -83,7 +83,7 @@ async def test_the_context_that_is_asked_for(show: Any, configured: int, window:
 ])  # fmt: skip
 async def test_what_a_model_can_do_is_asked(able: list[str] | None, infos: list[llm.ModelInfo]) -> None:
     async with FakeModel(models=["m"]) as model:
-        model.shown = shown(capabilities=able)
+        model.speaking(Ollama).shown = shown(capabilities=able)
         provider = make("ollama", model.base_url)
         assert await provider.models() == infos
         await provider.aclose()
@@ -107,7 +107,7 @@ async def test_what_a_model_cannot_is_not_asked_again_and_what_does_not_fit_refu
             await collect(tolerant, settings=llm.ModelSettings("gemma:2b", thought_level="low"))
         assert ["think" in request.body for request in model.requests] == [True, False, False]
     async with connected("ollama", ["ok"]) as (provider, model):
-        model.cuts = True
+        model.speaking(Ollama).cuts = True
         with pytest.raises(ProviderError) as caught:
             await collect(provider, (LONG,))
         assert caught.value.kind == "context_too_long"
@@ -175,10 +175,10 @@ async def test_thoughts_calls_and_odd_values_are_read_as_far_as_possible() -> No
 
 async def test_what_is_asked_of_a_model_first_is_asked_again_like_the_request_itself() -> None:
     async with connected("ollama", ["ok"]) as (provider, model):
-        model.shown = Failure(503, {"error": "busy"})
+        model.speaking(Ollama).shown = Failure(503, {"error": "busy"})
         with pytest.raises(ProviderError, match="busy"):
             await collect(provider)
-        assert (model.shows, model.requests) == (4, [])
+        assert (model.speaking(Ollama).shows, model.requests) == (4, [])
 
 
 @pytest.mark.parametrize(("reply", "kind", "words"), [

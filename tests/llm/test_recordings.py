@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acp_agent.config.model import ProviderOptions
 from acp_agent.credentials.redactor import Redactor
 from acp_agent.errors import ConfigError, ProviderError
 from acp_agent.fronts.playing.listener import Listener
@@ -74,7 +75,7 @@ async def recorded(
 
 def player(path: Path) -> ReplayProvider:
     insert(Playback(read_recording(path)))
-    return ReplayProvider(llm.ProviderOptions(name="p", script=str(path)))
+    return ReplayProvider(ProviderOptions(name="p", script=str(path)))
 
 
 def user(text: str) -> llm.UserMessage:

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from acp_agent.config.model import ProviderOptions
 from acp_agent.errors import ProviderError
-from acp_agent.llm.base import Finished, ModelEvent, ProviderOptions, TextDelta
+from acp_agent.llm.base import Finished, ModelEvent, TextDelta
 from acp_agent.llm.transport.retry import RetryPolicy, next_delay, retry_after, with_retries
 
 NOW = datetime(2025, 1, 1, 12, 0, 0, tzinfo=UTC)

@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from acp_agent.config.model import ProviderOptions
 from acp_agent.errors import ConfigError
-from acp_agent.llm.base import AssistantMessage, Finished, ModelInfo, ProviderOptions, TextDelta, ToolUse, UsageReport
+from acp_agent.llm.base import AssistantMessage, Finished, ModelInfo, TextDelta, ToolUse, UsageReport
 from acp_agent.llm.scripted import ScriptedProvider
 
 from .kit import USER, collect

@@ -17,17 +17,15 @@ from acp_agent.llm.chat_request import Dialect, RequestEncoder
 from acp_agent.llm.translate import ANTHROPIC_ID, MISTRAL_ID, RESPONSES_ID, call_id, returned, signed, tool_name
 from acp_agent.testing.fake_model import Answer, Call, FakeModel
 
-from .kit import SETTINGS, TOOL, USER, Api, calls, collect, connected, make, texts, thoughts
+from .kit import SETTINGS, TOOL, USER, WIRES, Api, calls, collect, connected, make, texts, thoughts
 from .test_clouds import as_sdk
 
-APIS: tuple[Api, ...] = ("bedrock", "chat", "messages", "ollama", "responses")
+APIS = tuple(WIRES)
 MODELS = {
-    "bedrock": "anthropic.claude-sonnet-4-5", "chat": "qwen3", "messages": "claude-opus-5", "ollama": "qwen3",
-    "responses": "gpt-5",
+    "bedrock": "anthropic.claude-sonnet-4-5", "messages": "claude-opus-5", "responses": "gpt-5",
 }  # fmt: skip
+"""Where the name of the model decides whether it thinks."""
 EACH_AFTER_EACH = (*chain.from_iterable(combinations(APIS, 2)), APIS[0])
-SEALING = ("bedrock", "messages", "responses")
-"""Those with thoughts that only they can read."""
 ODD = "functions.read:0|fc_" + "x" * 80
 """An id as Kimi, Gemini and others form it."""
 
@@ -41,14 +39,14 @@ async def test_one_history_goes_through_all_wire_apis() -> None:
             call = Call("read", {"path": "a"}, id=f"{number}{ODD}")
             answer = Answer(thought="hm", encrypted=f"zz{api}", text="Looking.", tool_calls=(call,))
             events = await collect(
-                providers[api], history, (TOOL,), llm.ModelSettings(MODELS[api], thought_level="low")
+                providers[api], history, (TOOL,), llm.ModelSettings(MODELS.get(api, "qwen3"), thought_level="low")
             )
             assert len(model.requests) == number + 1, "nothing was refused"
             finished = events[-1]
             assert isinstance(finished, llm.Finished)
             sent = str(model.requests[-1].body)
             for other in APIS:
-                home = other == api and other in before and other in SEALING
+                home = other == api and other in before and WIRES[other].seals
                 assert (f"zz{other}" in sent) == home, "thoughts go home, and nowhere else"
             assert "_from" not in sent
             history += [

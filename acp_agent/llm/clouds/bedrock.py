@@ -19,11 +19,12 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from acp_agent.config.model import ProviderOptions
 from acp_agent.errors import ConfigError, ProviderError
 from acp_agent.lazy import load
 from acp_agent.limits.decoding import read_json
 from acp_agent.llm import base as llm
-from acp_agent.llm.choose import complete_base_url
+from acp_agent.llm.choose import complete_base_url, key_headers
 from acp_agent.llm.messages_answer import Block, Delta, Event, MessagesAnswer, Usage
 from acp_agent.llm.messages_request import MessagesEncoder
 from acp_agent.llm.provider_errors import ErrorInAnswer, complaint, error_from_object
@@ -54,12 +55,11 @@ ERRORS = {
 class BedrockProvider(HttpProvider):
     """`options.base_url`: `https://bedrock-runtime.REGION.amazonaws.com`."""
 
-    def __init__(self, options: llm.ProviderOptions) -> None:
+    def __init__(self, options: ProviderOptions) -> None:
         if not options.base_url:
             raise ConfigError(f"{options.name}: set AWS_REGION, or the base URL.")
-        key = (options.api_key or "").strip()
         base_url = complete_base_url(options.base_url).removesuffix("/v1")
-        super().__init__(options, base_url, {"Authorization": f"Bearer {key}"} if key else {})
+        super().__init__(options, base_url, key := key_headers(base_url, options.api_key))
         found = _REGION.search(self._base_url)
         self._region = found[1] if found else "us-east-1"
         self._signs = not key and "authorization" not in {name.lower() for name in options.headers}
@@ -83,10 +83,8 @@ class BedrockProvider(HttpProvider):
             f"/model/{quote(settings.model, safe='')}/converse-stream",
         )
 
-    async def models(self) -> list[llm.ModelInfo]:
-        """The configured models, else the inference profiles of the account, by which newer models are called."""
-        if self._options.models:
-            return [llm.ModelInfo(name) for name in self._options.models]
+    async def _listed(self) -> list[llm.ModelInfo]:
+        """The inference profiles of the account, by which newer models are called."""
         base = self._base_url.replace("//bedrock-runtime", "//bedrock", 1)
         content = await self._ask("GET", "/inference-profiles?maxResults=1000", base=base)
         try:

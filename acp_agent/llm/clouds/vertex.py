@@ -15,6 +15,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from acp_agent.config.model import ProviderOptions
 from acp_agent.errors import ConfigError, ProviderError
 from acp_agent.lazy import load
 from acp_agent.llm import base as llm
@@ -62,7 +63,7 @@ class GoogleToken:
 
 
 class _Chat(ChatProvider):
-    def __init__(self, options: llm.ProviderOptions, token: GoogleToken) -> None:
+    def __init__(self, options: ProviderOptions, token: GoogleToken) -> None:
         super().__init__(options)
         self._token = token
 
@@ -71,7 +72,7 @@ class _Chat(ChatProvider):
 
 
 class _Claude(MessagesProvider):
-    def __init__(self, options: llm.ProviderOptions, token: GoogleToken) -> None:
+    def __init__(self, options: ProviderOptions, token: GoogleToken) -> None:
         super().__init__(options)
         self._token = token
 
@@ -94,7 +95,7 @@ class _Claude(MessagesProvider):
 class VertexProvider:
     """`options.base_url`: `https://LOCATION-aiplatform.googleapis.com/v1/projects/PROJECT/locations/LOCATION`."""
 
-    def __init__(self, options: llm.ProviderOptions) -> None:
+    def __init__(self, options: ProviderOptions) -> None:
         self.name = options.name
         if not options.base_url:
             raise ConfigError(f"{options.name}: set GOOGLE_CLOUD_PROJECT, or the base URL of the project.")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import anyio
 
+from acp_agent.config.model import ProviderOptions
 from acp_agent.llm import base as llm
 from acp_agent.llm.recordings.cleaning import Cleaner
 from acp_agent.llm.recordings.playback import playback_of
@@ -21,7 +22,7 @@ CUT_SECONDS = 10.0
 class ReplayProvider:
     """Raises `ConfigError` if the file cannot be read."""
 
-    def __init__(self, options: llm.ProviderOptions) -> None:
+    def __init__(self, options: ProviderOptions) -> None:
         self.name = options.name
         self._playback = playback_of(Path(options.script).expanduser().absolute())
         calls = self._playback.recording.calls

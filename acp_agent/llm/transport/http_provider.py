@@ -14,30 +14,14 @@ from typing import Any
 import anyio
 import msgspec
 
+from acp_agent.config.model import ProviderOptions
 from acp_agent.errors import ConfigError, ProviderError
 from acp_agent.limits.decoding import read_json
+from acp_agent.llm import base as llm
 from acp_agent.llm import provider_errors
-from acp_agent.llm.base import (
-    Message,
-    ModelEvent,
-    ModelInfo,
-    ModelSettings,
-    ProviderOptions,
-    TextDelta,
-    ToolDefinition,
-    ToolUse,
-    with_context,
-)
 from acp_agent.llm.choose import is_loopback, shown_url
 from acp_agent.llm.model_list import is_llama_cpp, is_lm_studio, read_model_list, with_lm_studio, with_properties
-from acp_agent.llm.transport.http_client import (
-    FAILURES,
-    NO_CONNECTION,
-    NO_CONNECTION_IN_TIME,
-    SILENCE,
-    HttpClient,
-    HttpResponse,
-)
+from acp_agent.llm.transport import http_client as http
 from acp_agent.llm.transport.retry import RetryPolicy, when_loaded, with_retries
 from acp_agent.llm.transport.sse import AnswerReader, BytesReader, EventTooLong, FoldedAnswer, WebPage
 
@@ -80,7 +64,7 @@ class HttpProvider:
         self._headers = headers
         self._policy = RetryPolicy.of(options)
         try:
-            self._client = HttpClient(
+            self._client = http.HttpClient(
                 base_url,
                 connect_timeout=options.connect_timeout,
                 idle_timeout=options.idle_timeout,
@@ -90,27 +74,29 @@ class HttpProvider:
             raise ConfigError(f"{options.name}: {error}") from error
 
     def _exchange(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], settings: ModelSettings
+        self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
     ) -> Exchange:
         raise NotImplementedError
 
     async def stream(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], settings: ModelSettings
-    ) -> AsyncGenerator[ModelEvent, None]:
+        self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
+    ) -> AsyncGenerator[llm.ModelEvent, None]:
         """Runs one model call; see `Provider.stream`. Close the generator to close the connection early."""
-        headed = with_context(settings.context, messages)
+        headed = llm.with_context(settings.context, messages)
 
-        def attempt() -> AsyncGenerator[ModelEvent, None]:
+        def attempt() -> AsyncGenerator[llm.ModelEvent, None]:
             return self._attempt(headed, tools, settings)
 
         async with aclosing(with_retries(attempt, self._policy)) as events:
             async for event in events:
                 yield event
 
-    async def models(self) -> list[ModelInfo]:
-        """Returns the configured models, else those of `GET /models`, with context windows if the server has them."""
-        if self._options.models:
-            return [ModelInfo(name) for name in self._options.models]
+    async def models(self) -> list[llm.ModelInfo]:
+        """Returns the configured models, else those that the server lists."""
+        return [llm.ModelInfo(name) for name in self._options.models] or await self._listed()
+
+    async def _listed(self) -> list[llm.ModelInfo]:
+        """Those of `GET /models`, with context windows if the server has them."""
         content = await when_loaded(lambda: self._ask("GET", self.models_path), self._policy)
         try:
             body = read_json(content)
@@ -133,7 +119,7 @@ class HttpProvider:
                     content = await response.read(limit)
         except TimeoutError:
             raise provider_errors.idle_timeout_error(self.name, self._shown, _MODELS_TIMEOUT) from None
-        except FAILURES as error:
+        except http.FAILURES as error:
             raise self._transport_error(error) from error
         if response.status != 200:
             raise provider_errors.error_from_status(self.name, response.status, content, response.headers)
@@ -151,8 +137,8 @@ class HttpProvider:
         await self._client.aclose()
 
     async def _attempt(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], settings: ModelSettings
-    ) -> AsyncGenerator[ModelEvent, None]:
+        self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
+    ) -> AsyncGenerator[llm.ModelEvent, None]:
         """Sends one request, and once more immediately if the server's refusal taught us what it accepts."""
         while True:
             exchange = self._exchange(messages, tools, settings)
@@ -164,7 +150,7 @@ class HttpProvider:
                                 yield event
                         return
                     body = await response.read(_LONGEST_ERROR_BODY)
-            except FAILURES as error:
+            except http.FAILURES as error:
                 raise self._transport_error(error) from error
             words = provider_errors.read_vendor_error(body).message
             if response.status in (400, 422, 500) and exchange.learn(words):
@@ -175,7 +161,9 @@ class HttpProvider:
                 self.name, status, body, headers, base_url=where, model=settings.model
             )
 
-    async def _read(self, response: HttpResponse, answer: FoldedAnswer, model: str) -> AsyncGenerator[ModelEvent, None]:
+    async def _read(
+        self, response: http.HttpResponse, answer: FoldedAnswer, model: str
+    ) -> AsyncGenerator[llm.ModelEvent, None]:
         """Yields the events of an answer with status 200."""
         heard = _Heard(answer)
         reader = self.reader(heard)
@@ -188,7 +176,7 @@ class HttpProvider:
                         if answer.done:
                             await _drain(chunks)
                             break
-                except FAILURES:
+                except http.FAILURES:
                     # The connection broke, or fell silent, after everything that matters had arrived.
                     if not answer.ended:
                         raise
@@ -214,7 +202,7 @@ class HttpProvider:
 
     async def _send(
         self, method: str, path: str, body: bytes | None, *, timeout: float = 0, base: str | None = None
-    ) -> HttpResponse:
+    ) -> http.HttpResponse:
         headers = {"Accept": "text/event-stream, application/json"}
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -236,15 +224,15 @@ class HttpProvider:
         return {}
 
     def _transport_error(self, error: Exception) -> ProviderError:
-        if isinstance(error, SILENCE):
+        if isinstance(error, http.SILENCE):
             return provider_errors.idle_timeout_error(self.name, self._shown, self._options.idle_timeout)
-        if isinstance(error, NO_CONNECTION_IN_TIME):
+        if isinstance(error, http.NO_CONNECTION_IN_TIME):
             return provider_errors.network_error(
                 self.name, self._shown, f"no connection within {self._options.connect_timeout:g} seconds"
             )
-        if isinstance(error, NO_CONNECTION) and "ssl" in str(error).lower():
+        if isinstance(error, http.NO_CONNECTION) and "ssl" in str(error).lower():
             return provider_errors.tls_error(self.name, self._shown, str(error))
-        if isinstance(error, NO_CONNECTION) and is_loopback(self._base_url):
+        if isinstance(error, http.NO_CONNECTION) and is_loopback(self._base_url):
             return provider_errors.nobody_listens_error(self.name, self._shown)
         return provider_errors.network_error(self.name, self._shown, str(error) or type(error).__name__)
 
@@ -266,7 +254,7 @@ class _Heard:
     def ended(self) -> bool:
         return self._answer.ended
 
-    def feed(self, data: bytes) -> list[ModelEvent]:
+    def feed(self, data: bytes) -> list[llm.ModelEvent]:
         events = self._answer.feed(data)
         if not self.said:
             self.said = any(map(_says, events))
@@ -275,8 +263,8 @@ class _Heard:
         return events
 
 
-def _says(event: ModelEvent) -> bool:
-    return isinstance(event, TextDelta | ToolUse)
+def _says(event: llm.ModelEvent) -> bool:
+    return isinstance(event, llm.TextDelta | llm.ToolUse)
 
 
 async def _drain(chunks: AsyncGenerator[bytes, None]) -> None:

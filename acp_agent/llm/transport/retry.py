@@ -16,8 +16,9 @@ from typing import TypeVar
 import anyio
 import msgspec
 
+from acp_agent.config.model import ProviderOptions
 from acp_agent.errors import ProviderError
-from acp_agent.llm.base import ModelEvent, Notice, ProviderOptions
+from acp_agent.llm.base import ModelEvent, Notice
 
 Answer = TypeVar("Answer")
 
@@ -37,7 +38,7 @@ class RetryPolicy(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, options: ProviderOptions) -> RetryPolicy:
-        return cls(options.max_retries, options.retry_base_delay, options.max_retry_delay, options.loading.wait)
+        return cls(options.max_retries, options.retry_base_delay, options.max_retry_delay, options.loading_wait)
 
 
 def next_delay(error: ProviderError, attempt: int, policy: RetryPolicy, jitter: float) -> float | None:

@@ -11,13 +11,14 @@ import anyio.to_thread
 
 from acp_agent.config.credentials import find_key
 from acp_agent.config.load import Config
-from acp_agent.config.model import ProviderConfig
+from acp_agent.config.model import ProviderConfig, ProviderOptions
 from acp_agent.config.provider_rows import row_of
+from acp_agent.config.wire_apis import WIRE_APIS
 from acp_agent.errors import AuthRequired, InvalidParams, ProviderError
 from acp_agent.lazy import load
-from acp_agent.llm.base import PROVIDERS, Loading, ModelInfo, Provider, ProviderOptions
+from acp_agent.llm.base import ModelInfo, Provider
 from acp_agent.llm.choose import choose_api, is_loopback, needs_key
-from acp_agent.llm.lacks.fenced import FencedProvider, ToolCalling
+from acp_agent.llm.lacks.fenced import FencedProvider
 from acp_agent.llm.lacks.tolerant import TolerantProvider
 from acp_agent.loop.choices import Choices
 from acp_agent.loop.model.recorded import Recorded
@@ -30,9 +31,6 @@ EMBEDDER = "acp_agent.llm.embeddings:Embedder"
 
 LOCAL_ANSWER = 0.5
 """Seconds that the first request waits for what a server on this machine says about its models."""
-
-DEFAULT_MODEL = "gpt-5.1"
-"""Used with OpenAI when no model is configured: its list of models is long and in no useful order."""
 
 
 class ServedModel:
@@ -137,8 +135,8 @@ class Models:
             log.info("%s: context windows are unknown: %s", server.provider.name, error)
 
     async def _first_model(self, name: str, settings: ProviderConfig, server: _Server) -> str:
-        if _api(settings) == "responses" and not _lists(settings):
-            return DEFAULT_MODEL
+        if not _lists(settings) and (default := WIRE_APIS[_api(settings)].model):
+            return default
         found = await server.list()
         if not found:
             raise ProviderError("not_found", f"The provider {name!r} lists no models; set OPENAI_MODEL.")
@@ -152,29 +150,15 @@ class Models:
             raise AuthRequired(
                 f"No API key for the provider `{name}`: set {settings.api_key_env} or run `acp-coder login`"
             )
-        options = ProviderOptions(
-            name=name,
-            base_url=settings.base_url,
-            api_key=key.value if key else None,
-            headers=settings.headers,
-            models=tuple(settings.models),
-            connect_timeout=settings.connect_timeout,
-            idle_timeout=settings.idle_timeout,
-            max_retries=settings.max_retries,
-            retry_base_delay=settings.retry_base_delay,
-            max_retry_delay=settings.max_retry_delay,
-            loading=Loading(settings.loading_wait, settings.context_window, settings.keep_alive),
-            script=settings.script,
-        )
+        options = ProviderOptions.of(name, settings, key.value if key else None)
         record = config.settings.agent.record
-        identity = f"{api} {settings.tool_calling} {settings.embedding_model} {record} {options!r}"
-        embeds = settings.embedding_model and api != "replay"
+        identity = f"{api} {record} {options!r}"
+        embeds = settings.embedding_model and not WIRE_APIS[api].recorded
         async with self._making:
             if identity not in self._servers:
-                made = await anyio.to_thread.run_sync(_make_provider, api, options, settings.tool_calling)
+                made = await anyio.to_thread.run_sync(_make_provider, api, options)
                 self._servers[identity] = _Server(
-                    self.recorded.provider(made, config.settings),
-                    load(EMBEDDER)(options, settings.embedding_model).embed if embeds else None,
+                    self.recorded.provider(made, config.settings), load(EMBEDDER)(options).embed if embeds else None
                 )
         return self._servers[identity]
 
@@ -190,20 +174,16 @@ class Models:
             await server.provider.aclose()
 
 
-def _make_provider(api: str, options: ProviderOptions, tool_calling: ToolCalling) -> Provider:
-    made: Provider = load(PROVIDERS[api])(options)
-    if api == "replay":
-        return made  # The recording was made above what the others are wrapped in.
-    provider = TolerantProvider(made)
-    return FencedProvider(provider, tool_calling)
+def _make_provider(api: str, options: ProviderOptions) -> Provider:
+    made: Provider = WIRE_APIS[api].load()(options)
+    return made if WIRE_APIS[api].recorded else FencedProvider(TolerantProvider(made), options.tool_calling)
 
 
 def _lists(settings: ProviderConfig) -> bool:
-    """Whether the server's list of models is of use: OpenAI's and Azure's are long and say nothing of the models."""
+    """Whether the server's list of models is of use."""
     api = _api(settings)
-    return api in ("chat", "messages", "ollama", "replay") or (
-        api == "responses" and choose_api(settings.base_url) != "responses"
-    )
+    lists = WIRE_APIS[api].lists
+    return lists == "always" or (lists == "elsewhere" and choose_api(settings.base_url) != api)
 
 
 def _api(settings: ProviderConfig) -> str:

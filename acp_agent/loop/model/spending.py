@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from acp_agent.config.model import PriceConfig
 from acp_agent.config.provider_rows import row_of
+from acp_agent.config.wire_apis import WIRE_APIS
 from acp_agent.errors import CostLimit, StoreError
 from acp_agent.lazy import load
 from acp_agent.llm.base import UsageReport
@@ -151,7 +152,8 @@ class Spending:
         for price in self._session.config.settings.agent.prices:
             if fnmatchcase(model.name, price.model):
                 return own_cost(price, usage)
-        if model.settings.api in ("replay", "scripted") or not (needs_key(url) or _is_proxy(model)):
+        api = model.settings.api
+        if (api and WIRE_APIS[api].free) or not (needs_key(url) or _is_proxy(model)):
             return 0.0
         return None
 
