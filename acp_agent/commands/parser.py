@@ -106,7 +106,9 @@ def run(arguments: list[str]) -> int:
     """The exit status: 2 with one sentence for a wrong command line or configuration, 1 for other failures."""
     try:
         if arguments[0] == "conformance":
-            return _conformance(arguments[1:])
+            if find_spec("acp_conformance") is None:
+                raise UsageError(NO_KIT)
+            return int(load(COMMANDS["conformance"])(arguments[1:]))
         options = build_parser().parse_args(_with_command(arguments))
         place = options.serve_place
         given = agent_variables(options.serve_record, options.serve_record_wire, place, options.serve_tmux)
@@ -151,13 +153,6 @@ def _with_command(arguments: list[str]) -> list[str]:
         raise UsageError(f"there is no command {first!r}; did you mean `acp-coder {near[0]}`?")
     text = " ".join(arguments).replace('"', '\\"')
     raise UsageError(f'there is no command {first!r}; for a prompt: `acp-coder prompt "{text}"`')
-
-
-def _conformance(arguments: list[str]) -> int:
-    """Passes them on to the kit. Raises UsageError where it is not installed."""
-    if find_spec("acp_conformance") is None:
-        raise UsageError(NO_KIT)
-    return int(load(COMMANDS["conformance"])(arguments))
 
 
 def build_parser() -> argparse.ArgumentParser:
