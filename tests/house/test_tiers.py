@@ -76,6 +76,7 @@ def test_what_changed_decides_which_tiers_run() -> None:
         ([], []), (["README.md"], ["check"]), (["acp_agent/loop/session.py", "docs/undo.md"], ["check", "test"]),
         (["acp_agent/executors/far/side.py"], ["check", "test", "test-system"]),
         (["acp_agent/protocol/v2/dialect.py"], ["check", "test", "test-v2", "test-conformance"]),
+        (["kit/acp_conformance/tck.py"], ["check", "test", "test-conformance"]),
         (["tests/models/kit.py", "tests/system/undo/test_killed.py"], ["check", "test-system", "test-models"]),
     ):  # fmt: skip
         assert tiers(changed) == wanted, changed
