@@ -18,6 +18,7 @@ from acp_agent.schema import acp
 from acp_agent.testing.fake_editor import AnswersError
 from acp_agent.testing.fake_model import Answer, Call
 from acp_agent.undo.contents import Contents
+from acp_agent.undo.folder_looks import FolderLooks
 from acp_agent.undo.operation_log import Log
 from acp_agent.undo.restore import recover
 from tests.repositories import git
@@ -906,3 +907,17 @@ async def test_a_fork_in_a_worktree_has_the_files_of_its_prompt(tmp_path, by_met
         assert (worktree / "a.txt").read_text() == "1\n" and (worktree / "tracked").read_text() == "committed"
         assert not (worktree / "b").exists()
         assert (r.project / "a.txt").read_text() == "3\n"
+
+
+async def test_nothing_is_looked_at_again_and_again_when_all_is_kept(tmp_path: Path, monkeypatch: Any) -> None:
+    looks: list[bool] = []
+    copy = FolderLooks.copy_beside
+
+    def counted(self: FolderLooks, *, copies: bool) -> bool:
+        looks.append(copies)
+        return copy(self, copies=copies)
+
+    monkeypatch.setattr(FolderLooks, "copy_beside", counted)
+    async with changed(tmp_path, bash("sleep 0.3"), files={"a": "a\n"}):
+        pass
+    assert 1 <= len(looks) <= 8

@@ -82,6 +82,7 @@ class Offer:
         self._added: list[str] = list(only or ())
         """By `find_more` and `bring`, oldest first."""
         self._chosen: frozenset[str] | None = None
+        self._taken: dict[tuple[str, ...], str | None] = {}
         self._weighed: set[str] = set()
         """Tools that the choice was made from."""
         self._boosts: dict[str, float] = {}
@@ -104,18 +105,24 @@ class Offer:
         if not _in_mode(entry, mode):
             reads = "" if mode.changes else ", which is read-only"
             return f"`{entry.name}` is not available in the mode `{mode.id}`{reads}."
-        names = (entry.name, *entry.aliases, EDIT) if entry.name == PATCH else (entry.name, *entry.aliases)
-        if any(matches_any(self._config.disabled, name) for name in names):
-            return f"`{entry.name}` is disabled in the configuration (`tools.disabled`)."
-        if entry.name == FIND_MORE and not self._config.schema_filter.enabled:
-            return "All tools are sent to the model already (`tools.schema_filter.enabled`)."
-        for name in (EDIT, PATCH) if entry.name == PATCH else (entry.name,):  # Who forbids edits forbids patches.
-            if (denied := self._deciders.hides(name)) is not None:
-                return denied
-        if (why := self._absent.why(entry.name)) is not None:
+        names = (entry.name, *entry.aliases)
+        if names not in self._taken:
+            self._taken[names] = self._why_taken(names)
+        if (why := self._taken[names] or self._absent.why(entry.name)) is not None:
             return why
         needed = self._unmet(entry)
         return f"`{entry.name}` needs {', '.join(f'`{name}`' for name in needed)} to succeed first." if needed else None
+
+    def _why_taken(self, names: Sequence[str]) -> str | None:
+        """Why the configuration and its rules, which do not change, take a tool away; first its own name."""
+        name = names[0]
+        known = (*names, EDIT) if name == PATCH else names
+        if any(matches_any(self._config.disabled, each) for each in known):
+            return f"`{name}` is disabled in the configuration (`tools.disabled`)."
+        if name == FIND_MORE and not self._config.schema_filter.enabled:
+            return "All tools are sent to the model already (`tools.schema_filter.enabled`)."
+        denied = map(self._deciders.hides, (EDIT, PATCH) if name == PATCH else (name,))  # No edits are no patches.
+        return next((why for why in denied if why is not None), None)
 
     def entries(self) -> list[ToolEntry]:
         """Lists what is offered now, in the order of the registry."""

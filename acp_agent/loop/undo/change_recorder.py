@@ -282,7 +282,7 @@ class ChangeRecorder:
         took = time.monotonic() - began
         if copies:
             self._copy_left -= took
-            return left or self._compare_left > 0
+            return bool(left) and (self._copy_left > 0 or self._compare_left > 0)
         self._compare_left -= took
         return bool(left)
 
