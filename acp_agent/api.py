@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from acp_agent.client import SpawnedAgent as SpawnedAgent
     from acp_agent.client import Terminals as Terminals
     from acp_agent.client import spawn_agent as spawn_agent
-    from acp_agent.client.permissions import Permissions as Permissions
+    from acp_agent.client.permissions import PermissionHandler as PermissionHandler
     from acp_agent.client.permissions import allow_always as allow_always
     from acp_agent.client.permissions import allow_once as allow_once
     from acp_agent.client.permissions import reject_always as reject_always
@@ -43,7 +43,7 @@ ROWS: dict[str, str] = {
     "Files": "acp_agent.client.fs:Files",
     "Params": "acp_agent.tools.kit.base:Params",
     "PathTool": "acp_agent.tools.kit.base:PathTool",
-    "Permissions": "acp_agent.client.permissions:Permissions",
+    "PermissionHandler": "acp_agent.client.permissions:PermissionHandler",
     "Preview": "acp_agent.tools.kit.tool_context:Preview",
     "SpawnedAgent": "acp_agent.client.spawn:SpawnedAgent",
     "Terminals": "acp_agent.client.terminals:Terminals",

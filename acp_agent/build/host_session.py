@@ -16,7 +16,7 @@ from acp_agent.config.xdg import config_dir, data_dir, state_dir
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.far.far_walls import FarWalls
 from acp_agent.lazy import load
-from acp_agent.loop.calls.guard import session_rules
+from acp_agent.loop.calls.session_rules import session_rules
 from acp_agent.loop.judging import judged
 from acp_agent.loop.prompts.instructions import Instructions
 from acp_agent.loop.prompts.library import Library

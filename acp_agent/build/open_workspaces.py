@@ -24,8 +24,8 @@ from acp_agent.lazy import load
 from acp_agent.limits.shares import Share
 from acp_agent.loop.beside.background_runs import SessionRuns
 from acp_agent.loop.beside.languages import Languages
-from acp_agent.loop.calls.gate import Gate
-from acp_agent.loop.calls.guard import Guard, home_of, session_rules
+from acp_agent.loop.calls.call_permissions import Permissions
+from acp_agent.loop.calls.session_rules import home_of, session_rules
 from acp_agent.loop.hooks.hooks import Hooks
 from acp_agent.loop.journal import Journal
 from acp_agent.loop.prompts.instructions import Instructions
@@ -123,9 +123,9 @@ def build_project(
 ) -> Project:
     session, settings, spawn = shared.session, on.config.settings, shared.spawn
     own = shared.registry, shared.store, shared.redactor, shared.journal, on.sandbox
-    guard = Guard(on.config, on.roots, shared.environ, on.home, *own)
-    gate = Gate(session.client, shared.store, session.choices, guard, shared.redactor, hooks)
-    means = gate, on.sandbox, shared.inherited, shared.environ, shared.connections
+    asks = session.client, session.choices, hooks
+    permissions = Permissions(on.config, on.roots, shared.environ, on.home, *own, *asks)
+    means = permissions, on.sandbox, shared.inherited, shared.environ, shared.connections
     kept = settings.undo, Path(state_dir(shared.environ)), on.home, spawn
     recorder = ChangeRecorder(session, on.roots, shared.store.operations, on.sandbox, shared.turn, shared.runs, *kept)
     about = on.roots, on.sandbox, shared.runs.programs, shared.inherited, session.published, spawn
@@ -135,7 +135,7 @@ def build_project(
         hooks=hooks,
         instructions=instructions,
         skills=skills,
-        gate=gate,
+        permissions=permissions,
         network=CommandNetwork(session, *means),
         recorder=recorder,
         languages=Languages(session.outbox, settings.lsp, *about),

@@ -22,7 +22,6 @@ from acp_agent.loop.beside.background_runs import SessionRuns
 from acp_agent.loop.beside.panes import Panes
 from acp_agent.loop.beside.scheduler import Scheduler
 from acp_agent.loop.calls.goal_compression import GoalCompression
-from acp_agent.loop.calls.guard import audit_path, home_of
 from acp_agent.loop.calls.output_summary import OutputSummary
 from acp_agent.loop.calls.outputs import Outputs
 from acp_agent.loop.calls.redaction import Redaction
@@ -30,6 +29,7 @@ from acp_agent.loop.calls.repeats import CallQuota, RepeatedFailures
 from acp_agent.loop.calls.reports import Display, Reports
 from acp_agent.loop.calls.runner import Calls, Conversation
 from acp_agent.loop.calls.session_filters import SessionFilters
+from acp_agent.loop.calls.session_rules import audit_path, home_of
 from acp_agent.loop.commands import Commands
 from acp_agent.loop.hooks.hooks import Hooks
 from acp_agent.loop.journal import Journal
@@ -141,14 +141,14 @@ def build_parts(
     shared = Shared(session, store, *about, environ, inherited, spawn)
     project = build_project(shared, on, hooks, memory.instructions, memory.skills)
     workspaces = Opener(shared, on, project).workspaces()
-    shell, guard = Shell(workspaces, workspaces.own, turn, runs), project.gate.guard
+    shell, permissions = Shell(workspaces, workspaces.own, turn, runs), project.permissions
     menu = Menu(outbox, session.queue, memory.skills, memory.library)
     own_models = SessionModels(session, models, Spending(session, store.spending), memory.room.estimator)
     requests = ServerRequests(session, own_models, journal, McpLogins(environ, redaction.redactor.learn))
     servers = build_servers(session, registry, menu, environ, inherited, shell, plugins, requests, programs)
     absent = Absent(settings.tools, memory.skills, runs, project.languages, session.roots)
     more = shell.more_parameters()
-    offer = Offer(registry, settings.tools, session.choices, absent, relevance, guard.deciders, more)
+    offer = Offer(registry, settings.tools, session.choices, absent, relevance, permissions.deciders, more)
     own = settings.agent.trust
 
     def trusted(files: Mapping[str, bytes]) -> None:
@@ -163,7 +163,7 @@ def build_parts(
     )
     toolbox = Toolbox(registry, offer, extensions, servers, relevance, plugins)
     scheduler = Scheduler(session, store.schedules)
-    web = WebAccess(settings.tools, environ, session.roots.clients, guard.refuses)
+    web = WebAccess(settings.tools, environ, session.roots.clients, permissions.refuses)
     talk = build_conversation(settings, memory, toolbox, build_reports(session, shell, redaction))
     calls = Calls(session, talk, shell, web, scheduler, outputs)
     undoing = project.recorder, shell, memory.tell, journal.notice

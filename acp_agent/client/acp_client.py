@@ -23,7 +23,7 @@ import anyio
 
 from acp_agent.client.dispatch import Dispatcher, Serve
 from acp_agent.client.fs import Files, Folders
-from acp_agent.client.permissions import Permissions, reject_once
+from acp_agent.client.permissions import PermissionHandler, reject_once
 from acp_agent.client.tasks import Background
 from acp_agent.client.terminals import Terminals
 from acp_agent.errors import RpcError
@@ -69,7 +69,7 @@ class AcpClient:
         *,
         files: Files | None = None,
         terminals: Terminals | None = None,
-        permissions: Permissions = reject_once,
+        permissions: PermissionHandler = reject_once,
         elicitation: ElicitationAnswer | None = None,
         language_servers: LanguageServers | None = None,
         on_update: OnUpdate | None = None,

@@ -9,7 +9,7 @@ import anyio
 from acp_agent.schema import acp
 
 
-class Permissions(Protocol):
+class PermissionHandler(Protocol):
     async def __call__(self, request: acp.RequestPermissionRequest, /) -> acp.RequestPermissionOutcome: ...
 
 

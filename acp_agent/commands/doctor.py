@@ -30,7 +30,7 @@ from acp_agent.lazy import load
 from acp_agent.llm import base as llm
 from acp_agent.llm.choose import choose_api, is_azure, is_loopback, needs_key, shown_url
 from acp_agent.llm.lacks.fenced import refuses_tools
-from acp_agent.loop.calls.guard import audit_path, home_of, roots_of
+from acp_agent.loop.calls.session_rules import audit_path, home_of, roots_of
 from acp_agent.loop.options import AUTO_MODEL
 from acp_agent.opening import known_models, open_store
 from acp_agent.own_programs import find_program

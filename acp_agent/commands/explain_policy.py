@@ -15,8 +15,9 @@ from acp_agent.config.load import load_config
 from acp_agent.errors import ConfigError, ToolError, UsageError
 from acp_agent.limits.decoding import read_toml
 from acp_agent.loop.calls.dry_run import Checked, check_call
-from acp_agent.loop.calls.guard import home_of, learned_words, roots_of
+from acp_agent.loop.calls.session_rules import home_of, roots_of
 from acp_agent.loop.modes import MODES, Mode
+from acp_agent.loop.policy_commands import learned_words
 from acp_agent.opening import open_store
 from acp_agent.safety.deciding.deciders import Deciders
 from acp_agent.safety.deciding.own_names import with_own_names

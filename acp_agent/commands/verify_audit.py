@@ -13,7 +13,7 @@ from acp_agent.config.safety_settings import AuditConfig
 from acp_agent.errors import UsageError
 from acp_agent.fronts.server.identities import NAME
 from acp_agent.fronts.server.owned import owned
-from acp_agent.loop.calls.guard import audit_path
+from acp_agent.loop.calls.session_rules import audit_path
 from acp_agent.opening import open_store
 from acp_agent.safety.deciding.audit import AuditLog
 from acp_agent.safety.deciding.audit_chain import Checked, check, end_of, files_of

@@ -14,6 +14,7 @@ import anyio.to_thread
 from acp_agent import __version__
 from acp_agent.errors import InvalidParams, ToolError
 from acp_agent.lazy import load
+from acp_agent.loop import policy_commands
 from acp_agent.loop.calls.dry_run import check_call
 from acp_agent.loop.calls.dry_run import words as check_words
 from acp_agent.loop.judging import judged
@@ -184,11 +185,11 @@ async def _permissions(session: Session, parts: Parts, rest: str) -> str:
     word, _, argument = rest.partition(" ")
     if word == "revoke":
         number = argument.strip().lstrip("#")
-        if number.isdigit() and await parts.project.gate.revoke(int(number)):
+        if number.isdigit() and await parts.project.permissions.revoke(int(number)):
             return f"Revoked #{number}."
         return f"There is no permission #{number or '?'}. `/permissions` lists them."
-    known = await parts.project.gate.remembered()
-    proposed = _proposed(await parts.project.gate.guard.proposals())
+    known = await parts.project.permissions.remembered()
+    proposed = _proposed(await policy_commands.proposals(parts.project.permissions))
     if not known:
         return f"Nothing is remembered for this project: you are asked about every change.{proposed}"
     words = {"allow": "always allow", "reject": "never allow"}
@@ -274,7 +275,7 @@ async def _agents(session: Session, parts: Parts, rest: str) -> str:
 
 async def _doctor(session: Session, parts: Parts, rest: str) -> str:
     return "\n".join(
-        f"- {line}" for line in [*await parts.shell.confinement.lines(), parts.project.gate.guard.audit_words()]
+        f"- {line}" for line in [*await parts.shell.confinement.lines(), parts.project.permissions.audit.audit_words()]
     )
 
 
@@ -291,12 +292,13 @@ async def _policy(session: Session, parts: Parts, rest: str) -> str:
     word, _, argument = rest.strip().partition(" ")
     if word in ("", "status"):
         return "\n".join(
-            f"- {line}" for line in [*parts.project.gate.guard.status(), *await parts.shell.confinement.lines()]
+            f"- {line}"
+            for line in [*policy_commands.status(parts.project.permissions), *await parts.shell.confinement.lines()]
         )
     if word == "check":
         return await _check(session, parts, argument.strip())
     if word == "learned":
-        return await parts.project.gate.guard.learned(argument)
+        return await policy_commands.learned(parts.project.permissions, argument)
     return (
         "`/policy status` shows the active rules, `/policy check TOOL {JSON}` what would happen to a call, `/policy "
         "learned` which sequences of calls went wrong before (`learned forget NUMBER` or `all` forgets them)."
@@ -307,11 +309,11 @@ async def _check(session: Session, parts: Parts, text: str) -> str:
     name, _, arguments = text.partition(" ")
     if not name:
         return f"Which call? {CHECK_EXAMPLE}"
-    config, guard = parts.calls.config, parts.project.gate.guard
+    config, permissions = parts.calls.config, parts.project.permissions
     try:
         mode = session.choices.mode()
-        await guard.learn()
-        check = partial(check_call, parts.toolbox.registry, config, guard.deciders, mode, name, arguments)
+        await permissions.audit.learn()
+        check = partial(check_call, parts.toolbox.registry, config, permissions.deciders, mode, name, arguments)
         checked = await judged(session.roots, check)
     except ToolError as error:
         return f"{error} {CHECK_EXAMPLE}"
@@ -319,15 +321,15 @@ async def _check(session: Session, parts: Parts, text: str) -> str:
 
 
 async def _approve(session: Session, parts: Parts, rest: str) -> str:
-    return parts.project.gate.guard.approve(rest.strip())
+    return policy_commands.approve(parts.project.permissions, rest.strip())
 
 
 async def _reject(session: Session, parts: Parts, rest: str) -> str:
-    return await parts.project.gate.guard.reject(rest.strip())
+    return await policy_commands.reject(parts.project.permissions, rest.strip())
 
 
 async def _unblock(session: Session, parts: Parts, rest: str) -> str:
-    return await parts.project.gate.guard.unblock(rest.strip().strip("`"))
+    return await policy_commands.unblock(parts.project.permissions, rest.strip().strip("`"))
 
 
 async def _checkpoints(session: Session, parts: Parts, rest: str) -> str:

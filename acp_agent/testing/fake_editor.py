@@ -29,7 +29,7 @@ import anyio
 from msgspec import UNSET, Struct, field
 
 from acp_agent.client.acp_client import AcpClient, Around, ElicitationAnswer, LanguageServers
-from acp_agent.client.permissions import Permissions, allow_once
+from acp_agent.client.permissions import PermissionHandler, allow_once
 from acp_agent.client.spawn import AgentProcess, agent_process
 from acp_agent.client.tasks import Background
 from acp_agent.errors import AgentError, MethodNotFound, RpcError
@@ -276,8 +276,8 @@ class FakeEditor:
         info: acp.Implementation | None = FAKE_EDITOR,
         elicitation: ElicitationAnswer | None = None,
         language_servers: LanguageServers | None = None,
-        permissions: Sequence[Permissions] = (),
-        otherwise: Permissions = allow_once,
+        permissions: Sequence[PermissionHandler] = (),
+        otherwise: PermissionHandler = allow_once,
         misbehave: Mapping[str, Misbehaviour] | None = None,
         buffers: dict[Path, str] | None = None,
         save: bool = True,
@@ -535,7 +535,7 @@ class FakeEditor:
         self._changed = anyio.Event()
 
     async def _answer_permission(
-        self, otherwise: Permissions, request: acp.RequestPermissionRequest
+        self, otherwise: PermissionHandler, request: acp.RequestPermissionRequest
     ) -> acp.RequestPermissionOutcome:
         self.permission_requests.append(request)
         self._wake()

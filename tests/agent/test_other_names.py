@@ -74,7 +74,7 @@ async def test_a_bind_mount_of_the_agents_folder_is_the_agents(tmp_path: Path, m
     (own / "memo").write_text("tangerine")
     subprocess.run(["mount", "--bind", own.parent, there], check=True)
     if controlled:
-        monkeypatch.setattr("acp_agent.loop.calls.guard.also_mounted", lambda paths: [])
+        monkeypatch.setattr("acp_agent.loop.calls.session_rules.also_mounted", lambda paths: [])
     script = rounds(
         Call("read", {"path": "mounted/acp-coder/memo"}),
         Call("write", {"path": "mounted/acp-coder/config.toml", "content": "[agent]\n"}),

@@ -24,7 +24,7 @@ from acp_agent.executors.base import Command
 from acp_agent.lazy import load
 from acp_agent.legible import legible
 from acp_agent.limits.shares import Share
-from acp_agent.loop.calls.gate import Permit, Refused
+from acp_agent.loop.calls.call_permissions import PermissionResult, refused
 from acp_agent.proxying import Traffic, Wanted, answer, connect, serve
 from acp_agent.safety.access import CONNECT, NetworkAccess
 from acp_agent.safety.deciding.deciders import CallFacts
@@ -102,9 +102,9 @@ class Connections:
             return ""
         self._closed = True
         self._scope.cancel()
-        guard = self._network.gate.guard
+        audit = self._network.permissions.audit
         for place, traffic in self._traffic.items():
-            guard.connected(self._call.id, place, traffic.sent, traffic.received)
+            audit.connected(self._call.id, place, traffic.sent, traffic.received)
         listed = [f"{place} ({_size(each.sent)} sent)" for place, each in self._traffic.items()]
         listed[MOST_SHOWN:] = [f"{len(listed) - MOST_SHOWN} more"] if len(listed) > MOST_SHOWN else []
         failed = [f"{place}: {why}" for place, why in self._failed.items()]
@@ -186,15 +186,15 @@ class Connections:
         access = NetworkAccess(place, what, sends=True, connects=True, registry=registry, at=host.at, credential=has)
         agent = {} if self._call.facts is None else self._call.facts.agent
         facts = CallFacts(CONNECT, {"host": host.name, "port": host.port}, [access], self._call.id, agent=agent)
-        said = await network.gate.known(facts)
+        said = await network.permissions.known(facts)
         if said is None:
             async with network.asking:
                 if host not in self._allowed and host not in self._refused:
-                    said = await network.gate.known(facts)
+                    said = await network.permissions.known(facts)
                     said = await self._ask(host, facts) if said is None else said
                 elif host in self._refused:
-                    said = Refused(self._refused[host])
-        if isinstance(said, Refused):
+                    said = refused(self._refused[host])
+        if said is not None and not said.allowed:
             self._refused[host] = said.reason
             raise ToolError(said.reason, "policy_blocked")
         self._allowed.add(host)
@@ -202,10 +202,10 @@ class Connections:
     def _has_credential(self, host: Host) -> bool:
         return bool(self._network.session.config.settings.network.credentials_for(host.name, host.port))
 
-    async def _ask(self, host: Host, facts: CallFacts) -> Permit | Refused:
+    async def _ask(self, host: Host, facts: CallFacts) -> PermissionResult:
         network, place = self._network, host.place
         if self._asked_in_vain >= MOST_REFUSED:
-            return Refused("The user refused several hosts of this command, so they are not asked about further ones.")
+            return refused("The user refused several hosts of this command, so they are not asked about further ones.")
         line = " ".join(self._line.script.split())
         line = line if len(line) <= SHOWN_COMMAND else line[: SHOWN_COMMAND - 1] + "…"
         words = [f"The running command `{line}` (tool call {self._call.id}) wants to connect to {_whole(host)}."]
@@ -222,15 +222,14 @@ class Connections:
         shown = acp.ToolCallUpdate(
             tool_call_id=call_id, title=title, kind="fetch", status="pending", content=content, meta=meta
         )
-        said: Permit | Refused = Refused(f"The user did not answer within {network.config.host_timeout:g} s.")
+        said = refused(f"The user did not answer within {network.config.host_timeout:g} s.")
         try:
             with anyio.move_on_after(network.config.host_timeout), self._call.waits.waiting():
-                answered = await network.gate.permit(facts, shown)
-                said = answered if isinstance(answered, Permit | Refused) else Refused("The turn was cancelled.")
+                said = await network.permissions.permit(facts, shown)
         finally:
-            status: acp.ToolCallStatus = "completed" if isinstance(said, Permit) else "failed"
+            status: acp.ToolCallStatus = "completed" if said.allowed else "failed"
             outbox.emit(acp.ToolCallProgress(tool_call_id=call_id, status=status))
-            self._asked_in_vain += isinstance(said, Refused)
+            self._asked_in_vain += not said.allowed
         return said
 
 

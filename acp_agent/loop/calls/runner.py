@@ -36,7 +36,6 @@ from acp_agent.legible import legible
 from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
 from acp_agent.loop.beside.scheduler import Scheduler
 from acp_agent.loop.calls.call import Call, Ran, Ready
-from acp_agent.loop.calls.gate import Permit, Refused, TurnCancelledByClient
 from acp_agent.loop.calls.outputs import Outputs
 from acp_agent.loop.calls.repeats import CallQuota, RepeatedFailures, call_key
 from acp_agent.loop.calls.reports import CANCELLED, Reports, locations_of
@@ -253,7 +252,7 @@ class Calls:
 
     def _audit(self, call: Call) -> None:
         """Logs the outcome of a call; a refused one was logged with the decision."""
-        guard = (call.ready.shell if call.ready is not None else self.shell).project.gate.guard
+        audit = (call.ready.shell if call.ready is not None else self.shell).project.permissions.audit
         facts, known = call.facts, call.facts is not None
         if call.outcome.audited or not call.reported or (known and call.began is None and not call.outcome.cancelled):
             return
@@ -269,11 +268,11 @@ class Calls:
         if not known and category == "policy_blocked":
             refused = Judgement(Deny(str(call.outcome.error), "the tool refuses"))
             facts = CallFacts(call.name, call.ready.arguments if call.ready else facts.arguments, (), call.id)
-            guard.refused(facts, refused, "the tool refuses", str(call.outcome.error))
+            audit.refused(facts, refused, "the tool refuses", str(call.outcome.error))
             return
         cancelled = call.outcome.cancelled or category == "cancelled"
         failed = call.outcome.failed or call.outcome.error is not None
-        guard.ended(
+        audit.ended(
             facts,
             "cancelled" if cancelled else "failed" if failed else "completed",
             error=category,
@@ -440,27 +439,26 @@ class Calls:
             runs = any(isinstance(access, ExecuteAccess) for access in accesses)
             if runs:
                 await shell.confinement.ready()
-            said = None if ready.hooked is None else ready.hooked.said
+            hooked = None if ready.hooked is None else ready.hooked.said
             leaves = shell.place != self.conversation.home and (runs or (away and not ready.entry.reads_only))
             written, agent = call.use.written, self.reports.agent
             call.facts = CallFacts(
-                call.name, ready.arguments, accesses, call.id, written, place, leaves, away, said, agent
+                call.name, ready.arguments, accesses, call.id, written, place, leaves, away, hooked, agent
             )
-            match await project.gate.permit(call.facts, self.reports.question(call, ready, preview)):
-                case Refused(reason, category, ends_turn):
-                    call.outcome.ends_turn = ends_turn
-                    raise ToolError(reason, category)
-                case TurnCancelledByClient():
-                    self.reports.fail(call, ToolError(CANCELLED, "cancelled"))
-                    self.session.queue.cancel()
-                    return
-                case Permit(mode, asked):
-                    call.waits.asked = asked or hooks.any
-                    preview = replace(preview, mode=mode)
+            said = await project.permissions.permit(call.facts, self.reports.question(call, ready, preview))
+            if said.cancelled:
+                self.reports.fail(call, ToolError(CANCELLED, "cancelled"))
+                self.session.queue.cancel()
+                return
+            if not said.allowed:
+                call.outcome.ends_turn = said.ends_turn
+                raise ToolError(said.reason, said.category)
+            call.waits.asked = said.asked or hooks.any
+            preview = replace(preview, mode=said.mode)
             await anyio.lowlevel.checkpoint()  # A cancellation that arrived in the meantime takes effect first.
             begun = True
             call.began = time.monotonic()
-            project.gate.guard.began(call.facts)
+            project.permissions.audit.began(call.facts)
             window = await project.recorder.window(call, accesses, hooks=hooks.any)
             await hooks.before(call.name, call.id, ready.arguments)
             self.reports.update(

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from acp_agent.executors.sandbox.proxy.published_ports import Published
     from acp_agent.executors.sandbox.proxy.ways import Way
     from acp_agent.loop.calls.call import Call
+    from acp_agent.loop.calls.call_permissions import Permissions
     from acp_agent.loop.calls.connections import Connections
-    from acp_agent.loop.calls.gate import Gate
     from acp_agent.loop.session import Session
     from acp_agent.loop.shell.folder_sandbox import FolderSandbox
     from acp_agent.loop.shell.session_shell import Shell
@@ -56,7 +56,7 @@ class CommandNetwork:
     def __init__(
         self,
         session: Session,
-        gate: Gate,
+        permissions: Permissions,
         sandbox: FolderSandbox,
         environ: Mapping[str, str],
         own_environ: Mapping[str, str],
@@ -70,7 +70,7 @@ class CommandNetwork:
         self._own_environ = own_environ
         settings = session.config.settings
         self.session = session
-        self.gate = gate
+        self.permissions = permissions
         self.config = settings.tools.sandbox
         proxies = (environ.get(name, "") for name in UPSTREAM)
         self._upstream = settings.tools.web.proxy or next(filter(None, proxies), "")
@@ -157,7 +157,7 @@ class CommandNetwork:
                 if self._way is None:
                     self._told = True
                     told = '`tools.sandbox.network = "allow"` gives them all of it'
-                    self.gate.guard.warn(f"Commands have no network here, since {why}; {told}.")
+                    self._warn(f"Commands have no network here, since {why}; {told}.")
             return self._way
 
     def _lend(self, way: Way) -> None:
@@ -166,12 +166,15 @@ class CommandNetwork:
             try:
                 self.spawn(load(LEND), way.listen(port), port, self.share)
             except ExecutorError as error:
-                self.gate.guard.warn(f"Port {port} of `tools.sandbox.loopback_ports` is not open to commands: {error}.")
+                self._warn(f"Port {port} of `tools.sandbox.loopback_ports` is not open to commands: {error}.")
 
     def spawn(self, function: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
         """Runs beside the session's turns."""
         assert self._tasks is not None
         self._tasks.start_soon(function, *arguments)
+
+    def _warn(self, words: str) -> None:
+        self.permissions.audit.journal.warn(words)
 
     def _open(self, way: Way, call: Call, command: Command) -> Network:
         """Raises ExecutorError."""
@@ -207,6 +210,6 @@ class CommandNetwork:
         return {*self.config.loopback_ports, *(run.port for run in self._runs)} if self._runs else None
 
     def _taken(self, port: int) -> None:
-        self.gate.guard.warn(
+        self._warn(
             f"A command listens on port {port}, which is taken on this machine: only other commands reach it there."
         )

@@ -16,7 +16,7 @@ from acp_agent.loop.shell.confinement import Confinement
 
 if TYPE_CHECKING:
     from acp_agent.loop.beside.languages import Languages
-    from acp_agent.loop.calls.gate import Gate
+    from acp_agent.loop.calls.call_permissions import Permissions
     from acp_agent.loop.hooks.hooks import Hooks
     from acp_agent.loop.prompts.instructions import Instructions
     from acp_agent.loop.prompts.skills import Skills
@@ -66,7 +66,7 @@ class Project(Struct, frozen=True, eq=False):
     hooks: Hooks
     instructions: Instructions
     skills: Skills
-    gate: Gate
+    permissions: Permissions
     network: CommandNetwork
     recorder: ChangeRecorder
     languages: Languages

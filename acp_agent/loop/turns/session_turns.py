@@ -64,11 +64,11 @@ class Turns:
 
     def _troubles(self) -> list[str]:
         """Lists what is wrong with the configuration and what it refers to."""
-        config, outputs, guard = self._session.config, self._calls.outputs, self._calls.shell.project.gate.guard
+        config, outputs, permissions = self._session.config, self._calls.outputs, self._calls.shell.project.permissions
         told = [*self._before, *(() if config.settings.secrets.redact else (NOT_REDACTED,))]
         told += [*outputs.redactor.trouble, *outputs.filters.trouble()]
-        told += guard.deciders.rules.trouble
-        told += guard.unknown_tools()
+        told += permissions.deciders.rules.trouble
+        told += permissions.unknown_tools()
         told += self._memory.library.trouble
         told += [] if (deciding := self._calls.shell.hooks.deciding) is None else deciding.trouble
         told += [config.trouble, *config.notes] if config.trouble else config.notes
@@ -99,8 +99,8 @@ class Turns:
             agent.max_answer_bytes,
         )
         checks = agent.finish_check and self._session.choices.mode().changes
-        hooks, gate, rounds = self._calls.shell.hooks, self._calls.shell.project.gate, 0
-        gate.allowed = (asked.command, asked.allowed)
+        hooks, permissions, rounds = self._calls.shell.hooks, self._calls.shell.project.permissions, 0
+        permissions.allowed = (asked.command, asked.allowed)
         try:
             if asked.first is not None:
                 self._memory.add(AssistantMessage(tool_calls=(asked.first,)))
@@ -127,6 +127,6 @@ class Turns:
             self._session.costs.limit = limit.key
             return "max_turn_requests"
         finally:
-            gate.allowed = ("", ())
+            permissions.allowed = ("", ())
             self._session.report_cost()
             self._calls.shell.forget_state()

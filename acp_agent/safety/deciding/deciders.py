@@ -304,7 +304,8 @@ class Deciders(Struct, frozen=True):
 
 
 def _hooked(call: CallFacts, verdict: Verdict) -> Verdict:
-    """The stricter of the verdict and what the hooks said. An `allow` of theirs answers a question: see `Gate`."""
+    """The stricter of the verdict and what the hooks said. An `allow` of theirs answers a question
+    (`Permissions`)."""
     said = call.hooked
     if said is None or isinstance(verdict, Deny) or said.effect == "allow":
         return verdict

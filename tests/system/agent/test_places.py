@@ -19,7 +19,7 @@ from acp_agent.config.sources import parse
 from acp_agent.errors import ConfigError, PeerError
 from acp_agent.executors.places.container import Container
 from acp_agent.executors.places.dev_container import DevContainer
-from acp_agent.loop.calls.guard import Guard
+from acp_agent.loop.calls.call_permissions import Permissions
 from acp_agent.loop.running_turn import RunningTurn
 from acp_agent.loop.shell.session_shell import Shell
 from acp_agent.loop.shell.workspaces import Workspace, Workspaces
@@ -279,12 +279,12 @@ def test_what_is_remembered_answers_in_its_place_only(one: str, other: str, scop
     def remembered(words: str, scopes: list[str]) -> set[str]:
         call = CallFacts("bash", {}, [ExecuteAccess("x", Path("/"))], place=_Named(words))
         ask = Ask("", tuple(scopes), "these", wider=(scopes[0], "all"))
-        placed = Guard.placed(None, call, ask)  # type: ignore[arg-type]
+        placed = Permissions.placed(None, call, ask)  # type: ignore[arg-type]
         assert placed.wider is not None and placed.scope_words == f"these in {words}"
         return {*placed.scopes, placed.wider[0]}
 
     local = CallFacts("bash", {}, [ExecuteAccess("x", Path("/"))])
-    assert Guard.placed(None, local, Ask("", tuple(scopes), "these")).scopes == tuple(scopes)  # type: ignore[arg-type]
+    assert Permissions.placed(None, local, Ask("", tuple(scopes), "these")).scopes == tuple(scopes)  # type: ignore[arg-type]
     if one != other:
         assert not remembered(one, scopes) & remembered(other, more)
 
