@@ -1,7 +1,8 @@
-"""`acp-coder config show`: every key and its value, and where it comes from."""
+"""`acp-coder config show`: every key and its value, where it comes from, and the rules that it became."""
 
 from __future__ import annotations
 
+import re
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
@@ -14,16 +15,22 @@ from acp_agent.config.load import Config, load_config
 from acp_agent.config.safety_settings import plain_url
 from acp_agent.loop.toolbox.trust import project_layer
 from acp_agent.opening import open_store
+from acp_agent.safety.deciding.rule_list import RuleList
 
 HIDDEN = ("api_key", "env", "headers")
 """Keys whose values are not shown."""
+OTHER_KEYS = {"tools.risk": "tools.risk.block_high_risk_commands", "default": "tools.policy.default"}
+"""Names of rules that do not begin with their key."""
 
 
 def run(options: Namespace, environ: Mapping[str, str]) -> int:
     config = config_here(environ)
+    rules = RuleList.compile(config.settings.tools, environ, origin=config.origin_of).rules
     for key, value in rows(config):
         origin = f"    # {config.origin(key)}" if options.origin else ""
         sys.stdout.write(f"{key} = {value}{origin}\n")
+        made = (rule for rule in rules if OTHER_KEYS.get(rule.name, re.sub(r"\[\d+\]$", "", rule.name)) == key)
+        sys.stdout.writelines(f"    # {rule.section}: {rule}\n" for rule in made)
     return 0
 
 

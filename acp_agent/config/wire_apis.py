@@ -1,7 +1,5 @@
 """The APIs that servers of models speak, a row each. All that tells them apart without a request is read from here: by
-the configuration, the choice by the base URL, the list of models, the tests. Adding one: CONTRIBUTING.md.
-
-Plain data, of the standard library only: `initialize` may need it.
+the configuration, the choice by the base URL, the list of models, the tests. Plain data: `initialize` may need it.
 """
 
 from __future__ import annotations

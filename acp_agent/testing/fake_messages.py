@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -40,13 +41,10 @@ class Messages(fake.Wire):
 
 def refusal(body: dict[str, Any], headers: dict[str, str]) -> fake.Failure | None:
     """The answer to a request that the real server would not take, in its words."""
-    if "anthropic-version" not in headers:
-        return refused("anthropic-version: header is required")
-    return next((refused(words) for words in _wrong(body)), None)
-
-
-def refused(words: str) -> fake.Failure:
-    return fake.Failure(400, {"type": "error", "error": {"type": "invalid_request_error", "message": words}})
+    missing = () if "anthropic-version" in headers else ("anthropic-version: header is required",)
+    words = next(chain(missing, _wrong(body)), "")
+    error = {"type": "invalid_request_error", "message": words}
+    return fake.Failure(400, {"type": "error", "error": error}) if words else None
 
 
 def _wrong(body: dict[str, Any]) -> Iterator[str]:

@@ -57,7 +57,7 @@ class Ollama(fake.Wire):
                 arguments = call.text
             function = {"index": position, "name": call.name, "arguments": arguments}
             add({"tool_calls": [{**({"id": given} if given is not None else {}), "function": function}]})
-        usage = fake.Usage(min(tokens_of(body), _window(body)), 5) if self.cuts else answer.usage
+        usage = fake.Usage(min(_sizes(body)), 5) if self.cuts else answer.usage
         counted = {} if usage is None else {"prompt_eval_count": usage.input_tokens, "eval_count": usage.output_tokens}
         if answer.finish is not None and answer.done:
             reason = "length" if answer.finish == "length" else "stop"
@@ -76,15 +76,13 @@ class Ollama(fake.Wire):
 
     def refused(self, request: fake.FakeRequest, path: str) -> fake.Failure | None:
         """A newer server's refusal of what it was asked not to cut."""
-        body = request.body
-        if self.cuts and body.get("truncate") is False and tokens_of(body) > _window(body):
+        sent, window = _sizes(request.body)
+        if self.cuts and request.body.get("truncate") is False and sent > window:
             return fake.Failure(400, {"error": "the input length exceeds the context length"})
         return None
 
 
-def tokens_of(body: dict[str, Any]) -> int:
-    return len(msgspec.json.encode([body.get("messages"), body.get("tools")])) // CHARS_PER_TOKEN
-
-
-def _window(body: dict[str, Any]) -> int:
-    return int(body.get("options", {}).get("num_ctx") or DEFAULT_WINDOW)
+def _sizes(body: dict[str, Any]) -> tuple[int, int]:
+    """Tokens of a request, and of the window that it asks for."""
+    said = msgspec.json.encode([body.get("messages"), body.get("tools")])
+    return len(said) // CHARS_PER_TOKEN, int(body.get("options", {}).get("num_ctx") or DEFAULT_WINDOW)

@@ -116,3 +116,46 @@ def test_doctor_says_how_commands_are_confined_and_what_is_written_down(tmp_path
     assert "Network: none. Unix sockets: none." in done.stdout and f"Writable: {tmp_path}" in done.stdout
     assert f"ok  audit log        {tmp_path}/.local/state/acp-coder/audit.jsonl" in done.stdout
     assert "turned off by tools.sandbox.disabled" in run(tmp_path, "doctor", "--offline").stdout
+
+
+EACH_KIND = """
+[tools]
+bash.blocked_commands = ["shutdown"]
+permissions.write = [{ pattern = "*.md", action = "allow" }, { pattern = "*.lock", action = "deny" }]
+policy = { enabled = true, default = "deny", rules = [{ tool = "read", effect = "allow", paths = ["/tmp/**"] }] }
+authorization = { enabled = true, rules = [{ tool = "fetch", effect = "deny" }] }
+governance = { trajectory_enabled = true, blocked_sequences = [["read", "fetch"]] }
+scoped = { enabled = true, denied_tools = ["browser"], constraints = [{ tool = "bash" }] }
+risk = { block_high_risk_commands = true, allowed_commands = ["git"], forbidden_paths = ["~/.ssh"] }
+"""
+BECOME = {
+    "tools.bash.blocked_commands": ["permissions: tools.bash.blocked_commands[0] deny `*shutdown*` (FILE:3)"],
+    "tools.permissions.write": [
+        "permissions: tools.permissions.write[0] allow `*.md` (FILE:4)",
+        "permissions: tools.permissions.write[1] deny `*.lock` (FILE:4)",
+    ],
+    "tools.policy.default": ["policy: default deny"],
+    "tools.policy.rules": ["policy: tools.policy.rules[0] allow read paths=/tmp/** (FILE:5)"],
+    "tools.authorization.rules": ["policy: tools.authorization.rules[0] deny fetch (FILE:6)"],
+    "tools.governance.blocked_sequences": ["sequences: tools.governance.blocked_sequences[0] deny read fetch (FILE:7)"],
+    "tools.scoped.denied_tools": ["limits: tools.scoped.denied_tools deny browser"],
+    "tools.scoped.constraints": ["limits: tools.scoped.constraints[0] deny bash beyond its limit (FILE:8)"],
+    "tools.risk.block_high_risk_commands": ["commands: tools.risk deny high-risk commands"],
+    "tools.risk.allowed_commands": [
+        "commands: tools.risk.allowed_commands deny commands that call other programs than git (FILE:9)"
+    ],
+    "tools.risk.forbidden_paths": ["commands: tools.risk.forbidden_paths deny commands that name ~/.ssh (FILE:9)"],
+}
+
+
+def test_config_show_names_the_rules_that_each_key_became(tmp_path):
+    config = configured(tmp_path, EACH_KIND)
+    shown: dict[str, list[str]] = {}
+    key = ""
+    for line in run(tmp_path, "config", "show", **config).stdout.splitlines():
+        if line.startswith("    # "):
+            shown[key].append(line.removeprefix("    # ").replace(config["ACP_CODER_CONFIG"], "FILE"))
+        else:
+            key = line.partition(" = ")[0]
+            shown[key] = []
+    assert {key: rules for key, rules in shown.items() if rules} == BECOME
