@@ -66,6 +66,7 @@ MAKE_WORKTREE = "acp_agent.loop.shell.worktrees:make"
 SHAPES = {STEERING: "session/prompt", FORK: "session/resume"}
 """Methods outside the schema -> the one whose params they have."""
 UNDO_METHODS = ("_session/checkpoints", "_session/changes", "_session/undo", "_session/redo")
+UNDO_REQUEST = "acp_agent.schema.undo_methods:read_request"
 UNDO_ANSWER = "acp_agent.loop.undo.undo_commands:answer"
 SET_MODEL = "session/set_model"
 """Of old schemas: answered, not advertised."""
@@ -483,16 +484,14 @@ class Agent:
         ready = isinstance(wished, dict) and wished.get("idleBehavior") == "promptRequired"
         return {"outcome": "promptRequired" if ready else "failed", "reason": reason}
 
-    async def undo(self, method: str, params: Any) -> dict[str, Any]:
+    async def undo(self, method: str, params: Any) -> Any:
         """The extension methods of docs/internals/undo.md: `params` are those of one of them."""
-        if not isinstance(params, dict) or not isinstance(params.get("sessionId"), str):
-            raise InvalidParams("Invalid params: $.sessionId: a string is expected")
-        session = await self._session(params["sessionId"])
+        request = load(UNDO_REQUEST)(method, params)
+        session = await self._session(request.session_id)
         parts = await session.parts()
-        changes = method in UNDO_METHODS[2:] and params.get("dryRun") is not True
+        changes = method in UNDO_METHODS[2:] and not request.dry_run
         async with session.between_turns() if changes else nullcontext():
-            answered: dict[str, Any] = await load(UNDO_ANSWER)(parts.commands.undoing, method, params)
-        return answered
+            return await load(UNDO_ANSWER)(parts.commands.undoing, request)
 
     async def set_mode(self, request: acp.SetSessionModeRequest) -> Reply:
         session = await self._session(request.session_id)

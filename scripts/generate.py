@@ -1,7 +1,7 @@
 """Writes every generated file: `python scripts/generate.py`. `render_all()` returns their texts, for a test to compare.
 
 Sources of truth: `schemas/acp-v1.schema.json` (ACP's types), the tool classes with the `.md` beside them, the
-configuration model, the shell output envelope.
+configuration model, the shell output envelope, the methods of undo.
 """
 
 from __future__ import annotations
@@ -41,8 +41,10 @@ def render_all() -> dict[Path, str]:
     """Absolute path -> text of every generated file."""
     definitions = [_definition(name, load(row)) for name, row in TOOLS.items()]
     acp = runpy.run_path(str(ROOT / "scripts" / "generate_acp.py"))
+    undo = runpy.run_path(str(ROOT / "scripts" / "generate_undo.py"))
     return {
         **acp["render"](),
+        **undo["render"](),
         ROOT / "acp_agent" / "tools" / "definitions.json": _json(definitions),
         ROOT / "schemas" / "tool-parameters.schema.json": _json(_tool_parameters(definitions)),
         ROOT / "schemas" / "shell-output-envelope.schema.json": _json(_envelope()),

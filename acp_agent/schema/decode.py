@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, get_args, get_origin
 
 from msgspec import Struct, ValidationError, convert, json
 from msgspec.structs import fields
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+T = TypeVar("T")
 Side: TypeAlias = Literal["agent", "client"]
 """Who serves a method."""
 
@@ -55,8 +56,13 @@ def decode_params(method: str, params: object, side: Side) -> Any:
     known = METHODS[side].get(method) or acp.PROTOCOL_METHODS.get(method)
     if known is None:
         raise MethodNotFound(f"Method not found: {method}")
+    return read_params({} if params is None else params, known.params)
+
+
+def read_params(params: object, kind: type[T]) -> T:
+    """Raises `InvalidParams`, whose message names the place."""
     try:
-        return _read({} if params is None else params, known.params)
+        return cast("T", _read(params, kind))
     except ValidationError as error:
         raise InvalidParams(f"Invalid params: {_in_words(error)}") from error
 

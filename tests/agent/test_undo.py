@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import jsonschema_rs
+import msgspec
 import pytest
 
 from acp_agent.client.permissions import reject_once
@@ -25,6 +27,8 @@ from tests.repositories import git
 from tests.waits import until
 
 from .kit import Rig, agent_rig, asks, cancels, put, refused, rig, went
+
+SCHEMA = msgspec.json.decode((Path(__file__).parents[2] / "schemas" / "undo.schema.json").read_bytes())
 
 
 def write(path: Path | str, content: str) -> Answer:
@@ -472,7 +476,13 @@ async def test_switched_off_nothing_is_kept(tmp_path):
 
 
 async def call(r: Rig, method: str, **params: Any) -> Any:
-    return await r.editor.request(method, {"sessionId": r.editor.session_id, **params})
+    """Checked against the published schema, as far as it is answered."""
+    asked = {"sessionId": r.editor.session_id, **params}
+    answered = await r.editor.request(method, asked)
+    shapes = SCHEMA["x-methods"][method]
+    for shape, value in (("params", asked), ("result", answered)):
+        jsonschema_rs.validate({**shapes[shape], "$defs": SCHEMA["$defs"]}, value)
+    return answered
 
 
 async def test_clients_list_preview_undo_and_redo(tmp_path):

@@ -56,7 +56,7 @@ def test_the_examples_of_every_tool_are_valid_arguments_of_it(name: str) -> None
         jsonschema_rs.validate(schema, {name: msgspec.json.decode(example.strip())})
 
 
-@pytest.mark.parametrize("name", ["config", "shell-output-envelope", "tool-parameters", "acp-v1"])
+@pytest.mark.parametrize("name", ["config", "shell-output-envelope", "tool-parameters", "acp-v1", "undo"])
 def test_every_published_schema_is_a_json_schema(name: str) -> None:
     jsonschema_rs.validator_for(msgspec.json.decode((ROOT / "schemas" / f"{name}.schema.json").read_bytes()))
 

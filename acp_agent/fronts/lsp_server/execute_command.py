@@ -47,7 +47,7 @@ class _Given(Struct, frozen=True):
     message: str = ""
     source: str = ""
     wait: bool = False
-    more: Asked = Asked()
+    more: Asked = Asked("")
 
 
 class Commands:
@@ -320,7 +320,7 @@ def _read(name: str, plain: str, arguments: Sequence[Any] | None) -> _Given:
         message=_text(name, diagnostic, "message"),
         source=_text(name, diagnostic, "source"),
         wait=wait,
-        more=read_asked(name, value) if name in ("acpCoder.undo", "acpCoder.redo", "acpCoder.diff") else Asked(),
+        more=read_asked(name, value) if name in ("acpCoder.undo", "acpCoder.redo", "acpCoder.diff") else Asked(""),
     )
 
 

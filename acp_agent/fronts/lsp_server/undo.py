@@ -10,13 +10,13 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import anyio.abc
 import msgspec
 from lsprotocol.types import Range
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 from pygls.exceptions import JsonRpcInvalidParams
 
 from acp_agent.errors import AgentError, PeerError
@@ -28,11 +28,10 @@ from acp_agent.fronts.lsp_server.front import SAID_LENGTH, Front
 from acp_agent.fronts.lsp_server.lsp_editor import Kind
 from acp_agent.fronts.lsp_server.status import one_line
 from acp_agent.legible import legible
+from acp_agent.schema import undo_methods as methods
+from acp_agent.schema.undo_methods import ChangesResponse, CheckpointsResponse, UndoChange, UndoRequest, UndoResponse
 
 log = logging.getLogger(__name__)
-
-VERSION = 1
-"""Of the methods, as advertised in `agentCapabilities._meta.undo`."""
 
 OFFER_SECONDS = 0.5
 """How long code actions wait for the changes; what comes later is there for the next ones."""
@@ -45,113 +44,34 @@ CANCEL, SHOW, DO, MERGE = "Cancel", "Show", "Do it", "Do it, and keep what I cha
 _Kind = TypeVar("_Kind")
 
 
-class Wire(Struct, rename="camel", frozen=True):
-    """What the methods take and give."""
-
-
-class Hunk(Wire, frozen=True):
-    old_start: int
-    old_lines: int
-    new_start: int
-    new_lines: int
-    id: str = ""
-
-
-class Change(Wire, frozen=True):
-    path: str
-    kind: Literal["created", "changed", "deleted"] = "changed"
-    old_text: str | None = ""
-    new_text: str | None = ""
-    shown: bool = True
-    words: str = ""
-    """What changed besides the text, or why that is not shown."""
-    added: int = 0
-    removed: int = 0
-    hunks: Sequence[Hunk] = ()
-
-    @property
-    def label(self) -> str:
-        counts = (f"+{self.added}" if self.added else "", f"-{self.removed}" if self.removed else "")
-        kind = "" if self.kind == "changed" else f"({self.kind})"
-        return " ".join(filter(None, (one_line(self.path), *counts, kind, one_line(self.words))))
-
-
-class Changes(Wire, frozen=True):
-    changes: Sequence[Change] = ()
-    not_covered: Sequence[str] = ()
-
-
-class Conflict(Wire, frozen=True):
-    path: str
-    why: str = ""
-    mergeable: bool = False
-
-
-class Outcome(Wire, frozen=True):
-    changes: Sequence[Change] = ()
-    conflicts: Sequence[Conflict] = ()
-    done: bool = False
-    words: str = ""
-
-
-class File(Wire, frozen=True):
-    path: str
-    added: int = 0
-    removed: int = 0
-
-
-class Checkpoint(Wire, frozen=True):
-    prompt: int
-    time: str = ""
-    title: str = ""
-    undone: bool = False
-    cut: bool = False
-    files: Sequence[File] = ()
-    not_covered: Sequence[str] = ()
-
-
-class Checkpoints(Wire, frozen=True):
-    checkpoints: Sequence[Checkpoint] = ()
-    redo: bool = False
-
-
-class Asked(Struct, rename="camel", frozen=True):
+class Asked(UndoRequest, frozen=True, omit_defaults=True):
     """The argument of a command."""
 
-    to: int | UnsetType = UNSET
-    call: str | UnsetType = UNSET
-    path: str | UnsetType = UNSET
     uri: str = ""
     """In place of `path`."""
-    since: int | UnsetType = UNSET
-    hunks: list[int] | UnsetType = UNSET
-    expect: list[str] | UnsetType = UNSET
-    """The ids of `hunks`."""
-    what: Literal["files", "conversation", "both"] | UnsetType = UNSET
-    merge: bool = False
     yes: bool = False
 
     @property
     def subject(self) -> str:
         """What is taken back, in words."""
-        if self.call is not UNSET:
+        if self.call is not None:
             return "one tool call"
-        if self.path is not UNSET:
-            return f"{'parts' if self.hunks is not UNSET else 'the changes'} of {one_line(self.path)}"
-        prompt = "the last prompt" if self.to is UNSET else f"prompt {self.to} and all after it"
-        what = "files and conversation" if self.what in (UNSET, "both") else self.what
+        if self.path is not None:
+            return f"{'parts' if self.hunks is not None else 'the changes'} of {one_line(self.path)}"
+        prompt = f"prompt {self.to} and all after it" if self.to else "the last prompt"
+        what = "files and conversation" if self.what in (None, "both") else self.what
         return f"{prompt} ({what})"
 
     def params(self) -> dict[str, Any]:
-        """For `_session/undo`."""
-        names = ("to", "call", "path", "since", "hunks", "expect", "what")
-        return {name: value for name in names if (value := getattr(self, name)) is not UNSET}
+        """For `_session/undo`, but for the session."""
+        asked = msgspec.structs.replace(self, uri="", yes=False, merge=False, dry_run=False)
+        return {name: value for name, value in msgspec.to_builtins(asked).items() if name != "sessionId"}
 
 
 def read_asked(name: str, given: Mapping[str, Any]) -> Asked:
     """Raises JsonRpcInvalidParams with what is wrong."""
     try:
-        asked = msgspec.convert(given, Asked)
+        asked = msgspec.convert({**given, "sessionId": ""}, Asked)
     except msgspec.ValidationError as error:
         raise JsonRpcInvalidParams(f"{name}: {error}") from error
     if not asked.uri:
@@ -181,7 +101,7 @@ class Undo:
         self._transcript = front.transcript
         self._folder = folder
         self._tasks = tasks
-        self._known: tuple[object, Changes] | None = None
+        self._known: tuple[object, ChangesResponse] | None = None
         """The changes of the session, and after which turn of it."""
         self._asking: anyio.Event | None = None
         self._files: list[Path] = []
@@ -205,7 +125,7 @@ class Undo:
                 self._tasks.start_soon(self._learn, session, time, self._asking)
             with anyio.move_on_after(OFFER_SECONDS):
                 await self._asking.wait()
-        known = self._known[1] if self._known is not None and self._known[0] == time else Changes()
+        known = self._known[1] if self._known is not None and self._known[0] == time else ChangesResponse()
         for change in known.changes:
             if Path(change.path) == document.path:
                 return _offers(change, document, where)
@@ -213,10 +133,10 @@ class Undo:
 
     async def _learn(self, session: Session, time: object, done: anyio.Event) -> None:
         try:
-            self._known = time, await self._ask(session, "changes", {}, Changes)
+            self._known = time, _convert(await self._request(session, "changes", {}), ChangesResponse)
         except AgentError as error:
             log.info("the changes of the session are unknown: %s", error)
-            self._known = time, Changes()
+            self._known = time, ChangesResponse()
         finally:
             self._asking = None
             done.set()
@@ -225,13 +145,13 @@ class Undo:
 
     async def checkpoints(self) -> Any:
         answer = await self._request(await self._session(), "checkpoints", {})
-        await self._show("checkpoints.md", _listed(_convert(answer, Checkpoints)))
+        await self._show("checkpoints.md", _listed(_convert(answer, CheckpointsResponse)))
         return answer
 
-    async def diff(self, since: int | UnsetType) -> Any:
-        """The changes since before a prompt, or of the session, as one diff."""
-        answer = await self._request(await self._session(), "changes", {} if since is UNSET else {"since": since})
-        changes = _convert(answer, Changes)
+    async def diff(self, since: int) -> Any:
+        """The changes since before a prompt, or of the session (0), as one diff."""
+        answer = await self._request(await self._session(), "changes", {"since": since} if since else {})
+        changes = _convert(answer, ChangesResponse)
         if not changes.changes and not changes.not_covered:
             self._editor.say("Agent: nothing has changed")
         else:
@@ -248,7 +168,7 @@ class Undo:
         merge = asked.merge
         if not asked.yes:
             answer = await self._request(session, method, {**params, "dryRun": True})
-            outcome = _convert(answer, Outcome)
+            outcome = _convert(answer, UndoResponse)
             verb = f"take back {asked.subject}" if method == "undo" else "do again what was taken back"
             chosen = await self._confirm(outcome, f"Agent: {verb}?")
             if chosen not in (DO, MERGE):
@@ -258,7 +178,7 @@ class Undo:
             params = {**params, "merge": True}
         self._known = None
         answer = await self._request(session, method, params)
-        outcome = _convert(answer, Outcome)
+        outcome = _convert(answer, UndoResponse)
         words = outcome.words or ("Done." if outcome.done else "Nothing was changed.")
         # All of it is in the transcript; what was left alone is worth a key press.
         said = words if outcome.conflicts or not outcome.done else one_line(words, SAID_LENGTH)
@@ -267,8 +187,8 @@ class Undo:
             self._transcript.end(one_line(words, 2_000))
         return answer
 
-    async def _confirm(self, outcome: Outcome, question: str) -> str | None:
-        files = [change.label for change in outcome.changes]
+    async def _confirm(self, outcome: UndoResponse, question: str) -> str | None:
+        files = [_label(change) for change in outcome.changes]
         message = "\n".join([question, *(_some(files) or ["no file changes"]), *_left(outcome)])
         choices = [CANCEL, *([SHOW] if files else []), DO]
         if any(conflict.mergeable for conflict in outcome.conflicts):
@@ -299,9 +219,6 @@ class Undo:
         connection = session.agent.client.connection
         return await connection.request(f"_session/{method}", {"sessionId": session.id, **params})
 
-    async def _ask(self, session: Session, method: str, params: dict[str, Any], kind: type[_Kind]) -> _Kind:
-        return _convert(await self._request(session, method, params), kind)
-
     async def _show(self, name: str, text: str) -> None:
         path = self._folder / f"{os.getpid()}-{len(self._files) + 1}-{name}"
         self._files.append(path)
@@ -315,7 +232,7 @@ class Undo:
 
 def _can(session: Session) -> bool:
     undo = (session.agent.capabilities.meta or {}).get("undo")
-    return isinstance(undo, dict) and undo.get("version") == VERSION
+    return isinstance(undo, dict) and undo.get("version") == methods.UNDO_VERSION
 
 
 def _convert(answer: Any, kind: type[_Kind]) -> _Kind:
@@ -337,9 +254,9 @@ def _write(path: Path, text: str) -> None:
 # --- hunks -------------------------------------------------------------------------------------------------------
 
 
-def _offers(change: Change, document: Document, where: Range) -> list[Offer]:
+def _offers(change: UndoChange, document: Document, where: Range) -> list[Offer]:
     """Hunks that are as the agent left them, where they are in the document now."""
-    if change.new_text is None or not change.shown:
+    if not isinstance(change.new_text, str) or not change.shown:
         return []
     edits = hunks_between(split_lines(plain_ends(change.new_text)), split_lines(plain_ends(document.now.text)))
     found = []
@@ -360,17 +277,23 @@ def _offers(change: Change, document: Document, where: Range) -> list[Offer]:
 # --- texts -------------------------------------------------------------------------------------------------------
 
 
+def _label(change: UndoChange) -> str:
+    counts = (f"+{change.added}" if change.added else "", f"-{change.removed}" if change.removed else "")
+    kind = "" if change.kind == "changed" else f"({change.kind})"
+    return " ".join(filter(None, (one_line(change.path), *counts, kind, one_line(change.words))))
+
+
 def _some(lines: Sequence[str]) -> list[str]:
     more = len(lines) - NAMED_FILES
     return [*lines[:NAMED_FILES], *([f"and {more} more"] if more > 0 else [])]
 
 
-def _left(outcome: Outcome) -> list[str]:
+def _left(outcome: UndoResponse) -> list[str]:
     left = [f"left alone: {one_line(one.path)}: {one_line(one.why)}" for one in outcome.conflicts]
     return _some(left)
 
 
-def _listed(found: Checkpoints) -> str:
+def _listed(found: CheckpointsResponse) -> str:
     lines = ["# Checkpoints", ""]
     for point in found.checkpoints:
         back = " and ".join(["files"] * point.undone + ["conversation"] * point.cut)
@@ -384,7 +307,7 @@ def _listed(found: Checkpoints) -> str:
     return "\n".join(lines)
 
 
-def _as_diff(changes: Sequence[Change], not_covered: Sequence[str]) -> str:
+def _as_diff(changes: Sequence[UndoChange], not_covered: Sequence[str]) -> str:
     lines = [f"# not covered: {one_line(words, 500)}" for words in not_covered]
     for change in changes:
         path = one_line(change.path, 1_000)

@@ -8,16 +8,18 @@ import uuid
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 import anyio.lowlevel
-from msgspec.structs import replace
+from msgspec import UNSET, Struct
 
 from acp_agent.errors import AgentError, ConnectionClosed, InvalidParams
 from acp_agent.loop.ask import ask_beside
 from acp_agent.loop.memory.rewinding import is_number
-from acp_agent.loop.undo.undoing import Checkpoint, Prepared, Target, UndoError, Undoing, What, conflict_words
+from acp_agent.loop.undo.undoing import Prepared, Target, UndoError, Undoing, conflict_words
 from acp_agent.schema import acp
+from acp_agent.schema import undo_methods as methods
+from acp_agent.schema.undo_methods import What
 from acp_agent.undo.base import named
 from acp_agent.undo.file_changes import MANY_FILES, MOST_FILES, FileChange, hunk_ids
 
@@ -85,14 +87,14 @@ async def checkpoints(undoing: Undoing) -> str:
     )
 
 
-def _checkpoint_line(checkpoint: Checkpoint) -> str:
-    prompt, files = checkpoint.prompt, checkpoint.files
-    added, removed = sum(each.added for each in files), sum(each.removed for each in files)
-    count = f"{len(files)} file{'s' if len(files) != 1 else ''} (+{added} -{removed})" if files else "no files"
-    back = " and ".join(["files"] * checkpoint.undone + ["conversation"] * prompt.cut)
+def _checkpoint_line(point: methods.UndoCheckpoint) -> str:
+    added, removed = sum(each.added for each in point.files), sum(each.removed for each in point.files)
+    number = len(point.files)
+    count = f"{number} file{'s' if number != 1 else ''} (+{added} -{removed})" if number else "no files"
+    back = " and ".join(["files"] * point.undone + ["conversation"] * point.cut)
     undone = f", {back} taken back" if back else ""
-    uncovered = "".join(f"\n  - {words}" for words in checkpoint.uncovered)
-    return f"- {prompt.number}. {prompt.time[:16].replace('T', ' ')} {prompt.title}: {count}{undone}{uncovered}"
+    uncovered = "".join(f"\n  - {words}" for words in point.not_covered)
+    return f"- {point.prompt}. {point.time[:16].replace('T', ' ')} {point.title}: {count}{undone}{uncovered}"
 
 
 async def undo(session: Session, undoing: Undoing, rest: str, *, redo: bool = False) -> str:
@@ -282,112 +284,45 @@ def _text(text: str) -> acp.Content:
 # --- the extension methods ---------------------------------------------------------------------------------------
 
 
-async def answer(undoing: Undoing, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """The result of `_session/checkpoints`, `/changes`, `/undo` or `/redo`. Raises InvalidParams."""
+async def answer(undoing: Undoing, request: methods.Request) -> Struct:
+    """What `methods.METHODS` says of it. Raises InvalidParams."""
     try:
-        match method:
-            case "_session/checkpoints":
-                found = await undoing.checkpoints()
-                return {"checkpoints": [_as_checkpoint(each) for each in found], "redo": await undoing.can_redo()}
-            case "_session/changes":
-                until = _number(params, "until") if params.get("until") is not None else None
-                files, uncovered = await undoing.changes(_number(params, "since"), until, _string(params, "call"))
-                return {"changes": _as_changes(files), "notCovered": uncovered}
-        target = Target(redo=True) if method == "_session/redo" else _target(params)
-        prepared = await undoing.prepare(target, merging=params.get("merge") is True)
-        words, done = "", params.get("dryRun") is not True
-        what = params.get("what", "files" if target.path or target.call else "both")
-        if what not in get_args(What):
-            raise InvalidParams(f"Invalid params: $.what: one of {', '.join(get_args(What))}")
-        if done:
-            words = await undoing.carry_out(prepared, what)
-        return {
-            "changes": _as_changes(prepared.files),
-            "conflicts": [
-                {"path": str(each.path), "why": each.why, "mergeable": each.mergeable}
-                for each in prepared.plan.conflicts
-            ],
-            "done": done,
-            "words": words,
-        }
+        if isinstance(request, methods.ChangesRequest):
+            files, uncovered = await undoing.changes(request.since, request.until, request.call or "")
+            return methods.ChangesResponse(_as_changes(files), uncovered)
+        if not isinstance(request, methods.RedoRequest):
+            return methods.CheckpointsResponse(await undoing.checkpoints(), await undoing.can_redo())
+        target = _target(request) if isinstance(request, methods.UndoRequest) else Target(redo=True)
+        prepared = await undoing.prepare(target, merging=request.merge)
+        what = request.what or ("files" if target.path or target.call else "both")
+        words = "" if request.dry_run else await undoing.carry_out(prepared, what)
+        conflicts = [methods.UndoConflict(str(each.path), each.why, each.mergeable) for each in prepared.plan.conflicts]
+        return methods.UndoResponse(_as_changes(prepared.files), conflicts, not request.dry_run, words)
     except UndoError as error:
         raise InvalidParams(str(error)) from error
 
 
-def _target(params: dict[str, Any]) -> Target:
-    path = _string(params, "path")
+def _target(request: methods.UndoRequest) -> Target:
+    path, hunks, expect = request.path or "", request.hunks or (), request.expect or ()
     if path and not path.startswith("/"):
         raise InvalidParams("Invalid params: $.path: not absolute")
-    hunks, expect = params.get("hunks") or [], params.get("expect") or []
-    if not isinstance(hunks, list) or not all(type(each) is int and each >= 0 for each in hunks):
-        raise InvalidParams("Invalid params: $.hunks: indices of hunks are expected")
     if hunks and not path:
         raise InvalidParams("Invalid params: $.hunks: they are of a `path`")
-    if not isinstance(expect, list) or len(expect) != len(hunks):
+    if len(expect) != len(hunks):
         raise InvalidParams("Invalid params: $.expect: the `id` of each of the `hunks`, from `_session/changes`")
-    number = _number(params, "since") if path else _number(params, "to")
     folder, name = os.path.split(path)
     real = Path(os.path.realpath(folder), name) if path else None  # The last part itself may be a link that changed.
-    return Target(number, _string(params, "call"), real, tuple(hunks), tuple(expect))
+    return Target(request.since if path else request.to, request.call or "", real, tuple(hunks), tuple(expect))
 
 
-def _number(params: dict[str, Any], name: str) -> int:
-    value = params.get(name, 0)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InvalidParams(f"Invalid params: $.{name}: a prompt's number is expected")
-    return value
-
-
-def _string(params: dict[str, Any], name: str) -> str:
-    value = params.get(name) or ""
-    if not isinstance(value, str):
-        raise InvalidParams(f"Invalid params: $.{name}: a string is expected")
-    return value
-
-
-def _as_checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
-    prompt = checkpoint.prompt
-    return {
-        "prompt": prompt.number,
-        "time": prompt.time,
-        "title": prompt.title,
-        "messageId": prompt.message_id,
-        "undone": checkpoint.undone,
-        "cut": prompt.cut,
-        "files": [
-            {"path": str(each.path), "added": each.added, "removed": each.removed, "kind": each.kind}
-            for each in checkpoint.files
-        ],
-        "notCovered": list(checkpoint.uncovered),
-    }
-
-
-def _as_changes(changes: Sequence[FileChange]) -> list[dict[str, Any]]:
+def _as_changes(changes: Sequence[FileChange]) -> list[methods.UndoChange]:
     """With the texts of as many as one message should carry."""
     found, left = [], MOST_TEXT
-    for change in changes:
-        left -= len(change.old or "") + len(change.new or "")
-        found.append(
-            _as_change(change if left > 0 else replace(change, shown=False, words="there is too much to show"))
-        )
+    for each in changes:
+        left -= len(each.old or "") + len(each.new or "")
+        shown, words = (each.shown, each.words) if left > 0 else (False, "there is too much to show")
+        old, new = (each.old, each.new) if shown else (UNSET, UNSET)
+        hunks = [methods.UndoHunk(id_, *hunk) for id_, hunk in zip(hunk_ids(each), each.hunks, strict=True)]
+        lines = (each.kind, each.added, each.removed)
+        found.append(methods.UndoChange(str(each.path), *lines, old, new, shown, words, each.mixed, each.calls, hunks))
     return found
-
-
-def _as_change(change: FileChange) -> dict[str, Any]:
-    texts = {"oldText": change.old, "newText": change.new} if change.shown else {}
-    names = ("oldStart", "oldLines", "newStart", "newLines")
-    return {
-        "path": str(change.path),
-        "kind": change.kind,
-        **texts,
-        "shown": change.shown,
-        "words": change.words,
-        "added": change.added,
-        "removed": change.removed,
-        "mixed": change.mixed,
-        "calls": list(change.calls),
-        "hunks": [
-            {"id": id_, **dict(zip(names, hunk, strict=True))}
-            for id_, hunk in zip(hunk_ids(change), change.hunks, strict=True)
-        ],
-    }

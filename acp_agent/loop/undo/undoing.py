@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 from msgspec import Struct
@@ -20,6 +20,7 @@ from acp_agent.loop.memory.rewinding import Prompt, RewindError, check_unrewind,
 from acp_agent.loop.session import Session
 from acp_agent.loop.shell.session_shell import Shell
 from acp_agent.loop.undo.change_recorder import ChangeRecorder
+from acp_agent.schema.undo_methods import ChangedFile, UndoCheckpoint, What
 from acp_agent.undo.base import NOTHING, Change, Entry, Operation, named
 from acp_agent.undo.contents import ContentError
 from acp_agent.undo.file_changes import MOST_FILES, FileChange, file_change, parts_of, without
@@ -37,7 +38,6 @@ T = TypeVar("T")
 Tell = Callable[[int], None]
 log = logging.getLogger(__name__)
 
-What = Literal["files", "conversation", "both"]
 AT_ONCE = 16
 """Files that the editor is asked about at the same time."""
 MOST_NAMED = 20
@@ -75,16 +75,6 @@ class Prepared(Struct, frozen=True):
     """The prompt from which on the conversation can be cut, or is restored; 0: it cannot."""
 
 
-class Checkpoint(Struct, frozen=True):
-    """A prompt and what was done for it."""
-
-    prompt: Prompt
-    files: tuple[FileChange, ...]
-    uncovered: tuple[str, ...]
-    undone: bool
-    """Whether the files were taken back."""
-
-
 class Undoing:
     """Of one session."""
 
@@ -110,7 +100,7 @@ class Undoing:
 
     # --- what there is ----------------------------------------------------------------------------------------
 
-    async def checkpoints(self) -> list[Checkpoint]:
+    async def checkpoints(self) -> list[UndoCheckpoint]:
         """Prompts to which one can go back, oldest first."""
         await self._recorder.settled()
         operations = await self._log.do(self._log.operations)
@@ -124,8 +114,10 @@ class Undoing:
             files = await self._thread(partial(self._net, changes))
             calls = [each for each in made if each.by == "call"]
             undone = bool(calls) and all(each.state == "taken back" for each in calls)
-            uncovered = tuple(dict.fromkeys(each.uncovered for each in made if each.uncovered))
-            found.append(Checkpoint(prompt, files, uncovered, undone))
+            uncovered = [*dict.fromkeys(each.uncovered for each in made if each.uncovered)]
+            told = (prompt.number, prompt.time, prompt.title, prompt.message_id, undone, prompt.cut)
+            changed = [ChangedFile(str(each.path), each.kind, each.added, each.removed) for each in files]
+            found.append(UndoCheckpoint(*told, changed, uncovered))
         return found
 
     def uncovered(self) -> list[str]:

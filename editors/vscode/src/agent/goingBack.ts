@@ -1,6 +1,7 @@
 import { sentAgain } from "../core/contentBlocks.js";
 import type { Attachment } from "../core/messages.js";
-import type { Outcome, What } from "../core/undo.js";
+import type { What } from "../core/undo.js";
+import type { UndoResponse } from "../core/undoMethods.js";
 import { short } from "../core/words.js";
 import type { AgentHost } from "./host.js";
 import type { Session } from "./session.js";
@@ -11,8 +12,8 @@ export interface GoingBackSide {
   /** `undefined`: nothing. */
   pickWhat(title: string): Promise<What | undefined>;
   /** Shows what would happen. Whether to merge; `undefined`: not to do it. */
-  confirm(outcome: Outcome, verb: string, title: string): Promise<boolean | undefined>;
-  tell(outcome: Outcome): void;
+  confirm(outcome: UndoResponse, verb: string, title: string): Promise<boolean | undefined>;
+  tell(outcome: UndoResponse): void;
   compose(text: string, attachments: readonly Attachment[]): Promise<void> | void;
 }
 
@@ -69,7 +70,7 @@ export class GoingBack {
   }
 
   private titleOf(prompt: number): string {
-    const title = this.undo.now.checkpoints.list.find((checkpoint) => checkpoint.prompt === prompt)?.title ?? "";
+    const title = this.undo.now.checkpoints.checkpoints.find((checkpoint) => checkpoint.prompt === prompt)?.title ?? "";
     return title === "" ? `prompt ${String(prompt)}` : short(title, 60);
   }
 

@@ -3,8 +3,9 @@ import { Later } from "../core/later.js";
 import type { PromptFacts } from "../core/messages.js";
 import type { ToolCalls } from "../core/toolCalls.js";
 import { isOver } from "../core/toolCalls.js";
-import type { Changes, Checkpoint, Checkpoints, Outcome, What } from "../core/undo.js";
-import { changesOf, checkpointsOf, cutsOf, hasUndo, Kept, outcomeOf, promptsOf } from "../core/undo.js";
+import { cutsOf, hasUndo, Kept, promptsOf } from "../core/undo.js";
+import type { ChangesResponse, CheckpointsResponse, UndoCheckpoint, UndoRequest, UndoResponse } from "../core/undoMethods.js";
+import { readChangesResponse, readCheckpointsResponse, readUndoResponse } from "../core/undoMethods.js";
 import { messageOf } from "../core/words.js";
 import type { AgentHost } from "./host.js";
 import type { AgentLink } from "./link.js";
@@ -15,23 +16,20 @@ import type { Session } from "./session.js";
 const REFRESH = 300;
 
 /** What is taken back: a prompt and all after it, a call, or a file, or some of its hunks. */
-export type Target =
-  | { readonly to: number; readonly what: What }
-  | { readonly path: string; readonly since: number; readonly hunks?: readonly number[]; readonly expect?: readonly string[] }
-  | "redo";
+export type Target = Omit<UndoRequest, "sessionId" | "dryRun" | "merge"> | "redo";
 
 export interface Undoable {
-  readonly checkpoints: Checkpoints;
+  readonly checkpoints: CheckpointsResponse;
   /** The numbers of the chat's messages. */
   readonly of: PromptFacts["of"];
   /** The last prompt that was not taken back, and what was changed since before it; and since the first. */
-  readonly last: Checkpoint | undefined;
-  readonly turn: Changes;
-  readonly session: Changes;
+  readonly last: UndoCheckpoint | undefined;
+  readonly turn: ChangesResponse;
+  readonly session: ChangesResponse;
 }
 
-const NO_CHANGES: Changes = { list: [], notCovered: [] };
-const NOTHING: Undoable = { checkpoints: { list: [], redo: false }, of: {}, last: undefined, turn: NO_CHANGES, session: NO_CHANGES };
+const NO_CHANGES: ChangesResponse = { changes: [], notCovered: [] };
+const NOTHING: Undoable = { checkpoints: { checkpoints: [], redo: false }, of: {}, last: undefined, turn: NO_CHANGES, session: NO_CHANGES };
 
 /** What the agent can take back in the active session: looked at when a turn or a tool call ends, while it is shown. */
 export class Undo {
@@ -123,8 +121,8 @@ export class Undo {
     }
     try {
       const params = { sessionId: active.id };
-      const checkpoints = checkpointsOf(await running.extension("_session/checkpoints", params));
-      const last = checkpoints.list.filter(({ undone, cut }) => !undone && !cut).at(-1);
+      const checkpoints = readCheckpointsResponse(await running.extension("_session/checkpoints", params));
+      const last = checkpoints.checkpoints.filter(({ undone, cut }) => !undone && !cut).at(-1);
       const before = this.known.get(active);
       if (before !== undefined && cutsOf(before.checkpoints) !== cutsOf(checkpoints) && !active.working) {
         await this.shown(active);
@@ -132,11 +130,11 @@ export class Undo {
       }
       let { turn, session } = before ?? NOTHING;
       if (this.watched) {
-        session = changesOf(await running.extension("_session/changes", params));
-        const isFirst = last === undefined || last.prompt === checkpoints.list[0]?.prompt;
-        turn = isFirst ? session : changesOf(await running.extension("_session/changes", { ...params, since: last.prompt }));
+        session = readChangesResponse(await running.extension("_session/changes", params));
+        const isFirst = last === undefined || last.prompt === checkpoints.checkpoints[0]?.prompt;
+        turn = isFirst ? session : readChangesResponse(await running.extension("_session/changes", { ...params, since: last.prompt }));
       }
-      this.known.set(active, { checkpoints, of: promptsOf(active.transcript.items, checkpoints.list), last, turn, session });
+      this.known.set(active, { checkpoints, of: promptsOf(active.transcript.items, checkpoints.checkpoints), last, turn, session });
     } catch (error) {
       this.log(`The changes of the session could not be asked for: ${messageOf(error)}`);
     }
@@ -165,24 +163,24 @@ export class Undo {
   }
 
   /** What would happen. */
-  async preview(session: Session, target: Target): Promise<Outcome> {
+  async preview(session: Session, target: Target): Promise<UndoResponse> {
     return await this.call(session, target, { dryRun: true });
   }
 
   /** Does it, with the user's own changes merged where `merge`. */
-  async run(session: Session, target: Target, merge = false): Promise<Outcome> {
+  async run(session: Session, target: Target, merge = false): Promise<UndoResponse> {
     const outcome = await this.call(session, target, merge ? { merge: true } : {});
     this.noteBack();
     await this.look();
     return outcome;
   }
 
-  private async call(session: Session, target: Target, more: object): Promise<Outcome> {
+  private async call(session: Session, target: Target, more: object): Promise<UndoResponse> {
     if (session.working) {
       throw Object.assign(new Error("The agent is working: stop it first."), { code: INVALID_PARAMS });
     }
     const params = { sessionId: session.id, ...more };
-    return outcomeOf(await (target === "redo" ? this.link().extension("_session/redo", params) : this.link().extension("_session/undo", { ...params, ...target })));
+    return readUndoResponse(await (target === "redo" ? this.link().extension("_session/redo", params) : this.link().extension("_session/undo", { ...params, ...target })));
   }
 
   private link(): AgentLink {

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import * as vscode from "vscode";
-import type { Change } from "../core/undo.js";
+import type { UndoChange } from "../core/undoMethods.js";
 import { labelOfUri } from "../core/uris.js";
 
 const SCHEME = "acp-undo";
@@ -21,15 +21,15 @@ export class Previews implements vscode.TextDocumentContentProvider, vscode.Disp
   }
 
   /** In the diff editor, at a line: the file itself on the right, where it has the text that the change left. */
-  async one(change: Change, title: string, line?: number): Promise<void> {
+  async one(change: UndoChange, title: string, line?: number): Promise<void> {
     const file = vscode.Uri.file(change.path);
     const right = (await textOf(file)) === change.newText ? file : this.uri(change, "newText");
     await vscode.commands.executeCommand("vscode.diff", this.uri(change, "oldText"), right, `${labelOfUri(change.path)} (${title})`, at(line));
   }
 
   /** In the multi-file diff editor. */
-  async all(changes: readonly Change[], title: string): Promise<void> {
-    const side = (change: Change, name: "oldText" | "newText"): vscode.Uri | undefined => (change[name] === null ? undefined : this.uri(change, name));
+  async all(changes: readonly UndoChange[], title: string): Promise<void> {
+    const side = (change: UndoChange, name: "oldText" | "newText"): vscode.Uri | undefined => (change[name] === null ? undefined : this.uri(change, name));
     const resources = changes.map((change) => [vscode.Uri.file(change.path), side(change, "oldText"), side(change, "newText")]);
     await vscode.commands.executeCommand("vscode.changes", title, resources);
   }
@@ -40,7 +40,7 @@ export class Previews implements vscode.TextDocumentContentProvider, vscode.Disp
     await vscode.window.tabGroups.close(tabs, true);
   }
 
-  private uri(change: Change, side: "oldText" | "newText"): vscode.Uri {
+  private uri(change: UndoChange, side: "oldText" | "newText"): vscode.Uri {
     const said = change[side] ?? "";
     const text = change.shown ? said : `${side === "oldText" ? "Before" : "After"}: ${change.words || "no text, or too long to be shown"}\n`;
     const query = createHash("sha256").update(text).digest("base64url");

@@ -3,7 +3,8 @@ import { GoingBack } from "../agent/goingBack.js";
 import type { AgentHost } from "../agent/host.js";
 import type { Undo } from "../agent/undo.js";
 import type { Attachment } from "../core/messages.js";
-import type { Change, Conflict, Hunk, Outcome, What } from "../core/undo.js";
+import type { What } from "../core/undo.js";
+import type { UndoChange, UndoConflict, UndoHunk, UndoResponse } from "../core/undoMethods.js";
 import { sum } from "../core/undo.js";
 import { plain, plural, short, withoutIcons } from "../core/words.js";
 import type { Previews } from "./previews.js";
@@ -48,7 +49,7 @@ export class Restoring {
   }
 
   /** One file, or one of its hunks, to what it was before a prompt. */
-  async revert(change: Change, since: number, hunk?: Hunk): Promise<void> {
+  async revert(change: UndoChange, since: number, hunk?: UndoHunk): Promise<void> {
     const session = this.back.session();
     const target = { path: change.path, since, ...(hunk === undefined ? {} : { hunks: [change.hunks.indexOf(hunk)], expect: [hunk.id] }) };
     try {
@@ -69,7 +70,7 @@ export class Restoring {
     }
   }
 
-  private async confirm(outcome: Outcome, verb: string, title: string): Promise<boolean | undefined> {
+  private async confirm(outcome: UndoResponse, verb: string, title: string): Promise<boolean | undefined> {
     if (outcome.changes.length > 0) {
       await this.previews.all(outcome.changes, title);
     }
@@ -81,7 +82,7 @@ export class Restoring {
   }
 
   /** Whether to merge; `undefined`: not to do it. The question stays open while the user reads the preview. */
-  private async ask(outcome: Outcome, verb: string, title: string): Promise<boolean | undefined> {
+  private async ask(outcome: UndoResponse, verb: string, title: string): Promise<boolean | undefined> {
     const { changes, conflicts, words } = outcome;
     const mergeable = conflicts.filter((conflict) => conflict.mergeable).length;
     const items: Choice[] = [
@@ -106,12 +107,12 @@ async function pickWhat(title: string): Promise<What | undefined> {
   return (await vscode.window.showQuickPick(items, { title: `Restore to before “${title}”`, placeHolder: "What do you want to restore?" }))?.what;
 }
 
-function tell({ words, done }: Outcome): void {
+function tell({ words, done }: UndoResponse): void {
   const shown = plain(words === "" ? (done ? "Done." : "Nothing was changed.") : words);
   const message = done ? vscode.window.showInformationMessage(shown) : vscode.window.showWarningMessage(shown);
   message.then(undefined, () => undefined);
 }
 
-function nameOf({ path, why }: Conflict): string {
+function nameOf({ path, why }: UndoConflict): string {
   return `${vscode.workspace.asRelativePath(path)}: ${why}`;
 }

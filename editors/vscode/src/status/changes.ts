@@ -2,7 +2,7 @@ import { basename, dirname } from "node:path";
 import * as vscode from "vscode";
 import type { AgentHost } from "../agent/host.js";
 import type { Undo } from "../agent/undo.js";
-import type { Change, Changes, Hunk } from "../core/undo.js";
+import type { ChangesResponse, UndoChange, UndoHunk } from "../core/undoMethods.js";
 import { figures, linesOfHunk, sum } from "../core/undo.js";
 import { short, visible } from "../core/words.js";
 import type { Previews } from "../editor/previews.js";
@@ -13,8 +13,8 @@ type Part = "turn" | "session";
 /** What a row stands for; menus pass it to the commands. */
 type Node =
   | { readonly type: "part"; readonly part: Part }
-  | { readonly type: "file"; readonly part: Part; readonly change: Change }
-  | { readonly type: "hunk"; readonly part: Part; readonly change: Change; readonly hunk: Hunk }
+  | { readonly type: "file"; readonly part: Part; readonly change: UndoChange }
+  | { readonly type: "hunk"; readonly part: Part; readonly change: UndoChange; readonly hunk: UndoHunk }
   | { readonly type: "note"; readonly part: Part; readonly text: string };
 
 const TOOLTIP_LINES = 40;
@@ -80,12 +80,12 @@ export class ChangesTree implements vscode.TreeDataProvider<Node>, vscode.Dispos
     return [];
   }
 
-  private changes(part: Part): Changes {
+  private changes(part: Part): ChangesResponse {
     return this.undo.now[part];
   }
 
-  private files(part: Part): readonly Change[] {
-    return this.changes(part).list.filter((change) => this.undo.keeps.left(change).any);
+  private files(part: Part): readonly UndoChange[] {
+    return this.changes(part).changes.filter((change) => this.undo.keeps.left(change).any);
   }
 
   getTreeItem(node: Node): vscode.TreeItem {
@@ -146,7 +146,7 @@ export class ChangesTree implements vscode.TreeDataProvider<Node>, vscode.Dispos
     const node = row as Node;
     if (node.type === "file" || node.type === "hunk") {
       const { last, checkpoints } = this.undo.now;
-      const since = (node.part === "turn" ? last : checkpoints.list[0])?.prompt ?? 1;
+      const since = (node.part === "turn" ? last : checkpoints.checkpoints[0])?.prompt ?? 1;
       await this.restoring.revert(node.change, since, node.type === "hunk" ? node.hunk : undefined);
     }
   }

@@ -11,7 +11,8 @@ import { Later } from "../core/later.js";
 import { diffLines } from "../core/lines.js";
 import type { Attachment, FromView, ToView } from "../core/messages.js";
 import { ToolCalls } from "../core/toolCalls.js";
-import type { Outcome, What } from "../core/undo.js";
+import type { What } from "../core/undo.js";
+import type { UndoResponse } from "../core/undoMethods.js";
 import { figures, sum } from "../core/undo.js";
 import { labelOfUri } from "../core/uris.js";
 import { messageOf, plural, short, visible } from "../core/words.js";
@@ -406,7 +407,7 @@ export class Browser {
     return chosen as What | undefined;
   }
 
-  private async confirm({ changes, conflicts, words }: Outcome, verb: string, title: string): Promise<boolean | undefined> {
+  private async confirm({ changes, conflicts, words }: UndoResponse, verb: string, title: string): Promise<boolean | undefined> {
     const mergeable = conflicts.filter((conflict) => conflict.mergeable).length;
     const chosen = await this.state.ask({
       title,

@@ -45,8 +45,8 @@ describe("undo", () => {
     expect(count(rigged, "_session/changes")).toBe(0);
     undo.watched = true;
     await undo.look();
-    expect(undo.now.turn.list[0]).toMatchObject({ added: 1, oldText: "One\n" });
-    expect(undo.now.session.list[0]).toMatchObject({ added: 2, oldText: "" });
+    expect(undo.now.turn.changes[0]).toMatchObject({ added: 1, oldText: "One\n" });
+    expect(undo.now.session.changes[0]).toMatchObject({ added: 2, oldText: "" });
     expect(undo.now.last?.prompt).toBe(2);
   });
 

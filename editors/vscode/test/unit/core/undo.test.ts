@@ -1,18 +1,19 @@
 import { describe, expect, it } from "vitest";
 import type { Item } from "../../../src/core/messages.js";
-import type { Change, Checkpoint } from "../../../src/core/undo.js";
-import { changesOf, checkpointsOf, hasUndo, Kept, linesOfHunk, outcomeOf, promptsOf, sum } from "../../../src/core/undo.js";
+import type { UndoChange, UndoCheckpoint } from "../../../src/core/undoMethods.js";
+import { readChangesResponse, readCheckpointsResponse, readUndoResponse } from "../../../src/core/undoMethods.js";
+import { hasUndo, Kept, linesOfHunk, promptsOf, sum } from "../../../src/core/undo.js";
 
 function user(id: string, text: string, messageId?: string): Item {
   return { id, type: "user", text, attachments: [], ...(messageId === undefined ? {} : { messageId }) };
 }
 
-function point(prompt: number, title: string, cut = false, messageId = ""): Checkpoint {
-  return { prompt, title, undone: true, cut, messageId, time: "", files: 0 };
+function point(prompt: number, title: string, cut = false, messageId = ""): UndoCheckpoint {
+  return { prompt, title, undone: true, cut, messageId, time: "", files: [], notCovered: [] };
 }
 
 /** `b` is now `B`, and there is a new line at the end. */
-function edited(above = ""): Change {
+function edited(above = ""): UndoChange {
   const up = above === "" ? 0 : 1;
   return {
     path: "/w/a.txt",
@@ -39,19 +40,19 @@ describe("what the agent answers", () => {
   });
 
   it("is taken as far as it is what it should be", () => {
-    expect(checkpointsOf({ checkpoints: [{ prompt: 3, time: "t", title: "Do", files: [{}, {}] }, 7], redo: true })).toEqual({
-      list: [
-        { prompt: 3, time: "t", title: "Do", messageId: "", undone: false, cut: false, files: 2 },
-        { prompt: 0, time: "", title: "", messageId: "", undone: false, cut: false, files: 0 },
+    expect(readCheckpointsResponse({ checkpoints: [{ prompt: 3, time: "t", title: "Do", files: [{ path: "/a", kind: "odd", added: 2 }, {}], notCovered: ["/big"] }, 7], redo: true })).toEqual({
+      checkpoints: [
+        { prompt: 3, time: "t", title: "Do", messageId: "", undone: false, cut: false, files: [{ path: "/a", kind: "changed", added: 2, removed: 0 }, { path: "", kind: "changed", added: 0, removed: 0 }], notCovered: ["/big"] },
+        { prompt: 0, time: "", title: "", messageId: "", undone: false, cut: false, files: [], notCovered: [] },
       ],
       redo: true,
     });
-    expect(checkpointsOf(null)).toEqual({ list: [], redo: false });
-    expect(changesOf({ changes: [{ path: "/a", kind: "created", oldText: null, shown: false, mixed: true, hunks: [{ id: "h", newLines: 1 }] }], notCovered: ["/big: too large"] })).toMatchObject({
-      list: [{ path: "/a", kind: "created", oldText: null, newText: "", shown: false, mixed: true, hunks: [{ id: "h", oldStart: 0, newLines: 1 }] }],
+    expect(readCheckpointsResponse(null)).toEqual({ checkpoints: [], redo: false });
+    expect(readChangesResponse({ changes: [{ path: "/a", kind: "created", oldText: null, shown: false, mixed: true, hunks: [{ id: "h", newLines: 1 }] }], notCovered: ["/big: too large"] })).toMatchObject({
+      changes: [{ path: "/a", kind: "created", oldText: null, newText: "", shown: false, mixed: true, hunks: [{ id: "h", oldStart: 0, newLines: 1 }] }],
       notCovered: ["/big: too large"],
     });
-    expect(outcomeOf({ conflicts: [{ path: "/a", why: "changed since", mergeable: true }], words: "No." })).toEqual({
+    expect(readUndoResponse({ conflicts: [{ path: "/a", why: "changed since", mergeable: true }], words: "No." })).toEqual({
       changes: [],
       conflicts: [{ path: "/a", why: "changed since", mergeable: true }],
       done: false,
