@@ -1,7 +1,7 @@
 """v2 of ACP, by the ids of its requirements: what the suite over `tests/v2_wire` does not see.
 
-`ACP_TEST_WIRE=v2 pytest tests/agent` runs the suite of v1 in v2. Here a client of v2 is alone with the wire; every line
-of the agent is held against the schema of v2.
+`ACP_TEST_WIRE=v2 pytest tests/agent` runs the suite of v1 in v2. Here the kit's client of v2, which checks
+every line of the agent, is alone with the wire.
 """
 
 import itertools
@@ -21,13 +21,14 @@ from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.transports import Transport, memory_pair
 from acp_agent.protocol.v2.dialect import V2
 from acp_agent.protocol.v2.patches import MOST_PAIRS, _hunks, patch
+from acp_agent.testing.checks import Direction
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, FakeModel, Script
+from acp_conformance.v2.v2_client import Answers, ClientV2, allows, chosen, silent, update_of
 from tests.agent.kit import asks, bash, environ_for, in_memory
 from tests.forked import COMMAND
 from tests.fronts.server.test_server import Place as Served
 from tests.fronts.server.test_server import editor, served
-from tests.v2_wire import schema
 from tests.websockets_client import connected
 
 BOUND = 60.0
@@ -35,46 +36,39 @@ INFO = {"name": "raw", "version": "1"}
 TOUCH = bash("touch made")
 
 
-class Client:
-    """Sends what it is told, keeps what comes; answers questions by `answers`, or leaves them open."""
+class Client(ClientV2):
+    """The kit's client, which sends what it is told; it answers questions by `answers`, or leaves them open."""
 
-    def __init__(self, transport: Transport, answers: Callable[[dict[str, Any]], Any] | None = None) -> None:
-        self._transport = transport
+    def __init__(self, transport: Transport, answers: Answers = silent) -> None:
+        super().__init__(transport, answers)
         self._ids = itertools.count(1)
-        self._answers = answers
         self._news = anyio.Event()
-        self.came: list[dict[str, Any]] = []
+
+    def _on_line(self, direction: Direction, line: bytes) -> None:
+        super()._on_line(direction, line)
+        self._news.set()
+        self._news = anyio.Event()
 
     async def run(self) -> None:
-        buffer = b""
-        while data := await self._transport.read():
-            *lines, buffer = (buffer + data).split(b"\n")
-            for line in lines:
-                await self._take(json.loads(line))
-            self._news.set()
-            self._news = anyio.Event()
+        try:
+            await self.connection.serve()
+        finally:
+            assert not self.violations
 
-    async def _take(self, message: dict[str, Any]) -> None:
-        self.came.append(message)
-        if (name := schema().params.get(message.get("method", ""))) is not None:
-            assert not schema().problems(name, message["params"]), message
-        if "id" in message and "method" in message and self._answers is not None:
-            await self.send({"id": message["id"], "result": self._answers(message)})
+    @property
+    def came(self) -> list[dict[str, Any]]:
+        return [line.message for line in self.transcript if line.direction == "from_agent"]
 
-    async def send(self, message: dict[str, Any]) -> None:
-        await self._transport.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
-
-    async def send_at_once(self, *messages: dict[str, Any]) -> None:
+    async def say(self, *messages: dict[str, Any]) -> None:
         """In one write."""
-        lines = [json.dumps({"jsonrpc": "2.0", **each}).encode() + b"\n" for each in messages]
-        await self._transport.write(b"".join(lines))
+        await self.send(b"\n".join(json.dumps({"jsonrpc": "2.0", **each}).encode() for each in messages))
 
     async def tell(self, method: str, **params: Any) -> None:
-        await self.send({"method": method, "params": params})
+        await self.say({"method": method, "params": params})
 
     async def begin(self, method: str, **params: Any) -> int:
         id_ = next(self._ids)
-        await self.send({"id": id_, "method": method, "params": params})
+        await self.say({"id": id_, "method": method, "params": params})
         return id_
 
     async def until(self, found: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
@@ -91,8 +85,6 @@ class Client:
         """The result. Fails on an error."""
         answer = await self.answer(await self.begin(method, **params))
         assert "result" in answer, answer
-        if (name := schema().results.get(method)) is not None:
-            assert not schema().problems(name, answer["result"]), answer
         return answer["result"]
 
     async def refused(self, method: str, **params: Any) -> dict[str, Any]:
@@ -108,8 +100,7 @@ class Client:
         return shown
 
     def updates(self, kind: str = "") -> list[dict[str, Any]]:
-        updates = [each["params"]["update"] for each in self.came if each.get("method") == "session/update"]
-        return [each for each in updates if kind in ("", each["sessionUpdate"])]
+        return [each for each in map(update_of, self.came) if each and kind in ("", each["sessionUpdate"])]
 
     def states(self) -> list[tuple[str, str | None]]:
         return [(each["state"], each.get("stopReason")) for each in self.updates("state_update")]
@@ -121,17 +112,12 @@ class Client:
         return ends[times - 1]
 
 
-def allows(message: dict[str, Any]) -> Any:
-    options = message["params"]["options"]
-    return {"outcome": {"outcome": "selected", "optionId": next(o["optionId"] for o in options if "once" in o["kind"])}}
-
-
 class Place:
     def __init__(self, environ: Mapping[str, str], project: Path, model: FakeModel) -> None:
         self.environ, self.project, self.model = environ, project, model
 
     @asynccontextmanager
-    async def client(self, answers: Callable[[dict[str, Any]], Any] | None = None) -> AsyncIterator[Client]:
+    async def client(self, answers: Answers = silent) -> AsyncIterator[Client]:
         flags = {"tools.sandbox.disabled": "true", "protocol.v2": "true", "providers.default.max_retries": "0"}
         async with in_memory(Opening(self.environ, flags)) as (transport, _), anyio.create_task_group() as tasks:
             client = Client(transport, answers)
@@ -140,9 +126,7 @@ class Place:
             tasks.cancel_scope.cancel()
 
     @asynccontextmanager
-    async def session(
-        self, answers: Callable[[dict[str, Any]], Any] | None = None
-    ) -> AsyncIterator[tuple[Client, str]]:
+    async def session(self, answers: Answers = silent) -> AsyncIterator[tuple[Client, str]]:
         async with self.client(answers) as client:
             await client.initialize()
             yield client, (await client.ask("session/new", cwd=str(self.project)))["sessionId"]
@@ -183,7 +167,6 @@ async def test_v2_init_2_and_3_the_highest_version_at_or_below_the_one_that_is_a
 async def test_v2_init_4_to_11_the_answer_has_objects_and_no_marker_of_v1(tmp_path: Path) -> None:
     async with place(tmp_path) as here, here.client() as client:
         answer = await client.initialize()
-        assert not schema().problems("InitializeResponse", answer)
         assert "authMethods" not in answer
         session = answer["capabilities"]["session"]
         assert session.keys() == {"prompt", "mcp", "delete", "additionalDirectories"}
@@ -291,7 +274,7 @@ async def test_v2_can_1_prompts_that_wait_are_cancelled_and_were_never_said(tmp_
 async def test_v2_can_1_a_cancel_right_behind_a_prompt_ends_it(tmp_path: Path) -> None:
     async with hanging(tmp_path) as (client, session):
         prompt = {"id": "p", "method": "session/prompt", "params": {"sessionId": session, "prompt": text("Count")}}
-        await client.send_at_once(prompt, {"method": "session/cancel", "params": {"sessionId": session}})
+        await client.say(prompt, {"method": "session/cancel", "params": {"sessionId": session}})
         assert (await client.until(lambda each: each.get("id") == "p"))["error"]["code"] == -32800
         assert client.updates("user_message_chunk") == client.updates("state_update") == []
 
@@ -303,7 +286,7 @@ async def test_what_is_written_during_a_turn_comes_back(tmp_path: Path) -> None:
         for words in ("two", "three"):
             answer = await client.ask("_session/steering", sessionId=session, prompt=text(words))
             assert answer["outcome"] == "injected"
-        await client.send({"id": asked["id"], "result": allows(asked)})
+        await client.say({"id": asked["id"], "result": chosen(asked["params"], "allow_once")})
         await client.ended()
         said = client.updates("user_message_chunk")
         assert [each["content"]["text"] for each in said] == ["one", "two", "three"]
@@ -386,7 +369,11 @@ async def test_v2_perm_a_question_names_the_call_and_the_turn_waits_for_it(tmp_p
 )
 async def test_v2_perm_5_an_odd_answer_is_never_a_yes(tmp_path: Path, answer: Any) -> None:
     async with place(tmp_path, [asks(TOUCH), "As you wish."]) as here:
-        async with here.session(lambda _: answer) as (client, session):
+
+        async def answers(params: dict[str, Any]) -> Any:
+            return answer
+
+        async with here.session(answers) as (client, session):
             await client.ask("session/prompt", sessionId=session, prompt=text("Make it"))
             await client.ended()
         assert not (here.project / "made").exists()
@@ -401,7 +388,7 @@ async def test_v2_can_3_and_5_a_cancel_withdraws_the_question_itself(tmp_path: P
         gone = await client.until(lambda each: each.get("method") == "$/cancel_request")
         assert gone["params"] == {"requestId": asked["id"]}
         assert client.updates("tool_call_update")[-1]["status"] == "cancelled"
-        await client.send({"id": asked["id"], "result": allows(asked)})
+        await client.say({"id": asked["id"], "result": chosen(asked["params"], "allow_once")})
         assert (await client.ask("session/list"))["sessions"]
         assert not (here.project / "made").exists()
 
@@ -496,7 +483,7 @@ async def test_v2_mcp_1_servers_of_unknown_types_are_refused_and_their_lists_may
 
 @asynccontextmanager
 async def old_and_new(
-    tmp_path: Path, script: Script, answers: Callable[[dict[str, Any]], Any] | None = None
+    tmp_path: Path, script: Script, answers: Answers = silent
 ) -> AsyncIterator[tuple[Served, FakeEditor, Client, str]]:
     """A session that an editor has begun, and a client of v2 that has resumed it."""
     async with (
@@ -603,11 +590,11 @@ def test_comparing_takes_about_as_long_as_reading(old: list[str], new: list[str]
 def test_git_applies_patches_of_texts_that_were_not_compared_to_the_end(tmp_path: Path, monkeypatch, most: int) -> None:
     monkeypatch.setattr("acp_agent.protocol.v2.patches.MOST_PAIRS", most)
     file = tmp_path / "a.txt"
-    chosen = random.Random(7)
+    numbers = random.Random(7)
     for _ in range(20):
-        old = [f"{chosen.randrange(9)}\n" for _ in range(40)]
-        new = [each for each in old if chosen.random() < 0.9 or each == "0\n"] + ["end"]
-        new[3:3] = [f"{chosen.randrange(9)}{chosen.choice(('', 'x'))}\n" for _ in range(9)]
+        old = [f"{numbers.randrange(9)}\n" for _ in range(40)]
+        new = [each for each in old if numbers.random() < 0.9 or each == "0\n"] + ["end"]
+        new[3:3] = [f"{numbers.randrange(9)}{numbers.choice(('', 'x'))}\n" for _ in range(9)]
         file.write_text("".join(old))
         made = patch(str(file), "".join(old), "".join(new))
         ran = applied(made, tmp_path)

@@ -16,6 +16,7 @@ from acp_agent.client.tasks import Background
 from acp_agent.errors import MethodNotFound
 from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.peer import Peer
+from acp_agent.protocol.transports import Transport
 from acp_agent.testing.checks import Direction
 from acp_agent.testing.fake_answers import Answer, Script
 from acp_agent.testing.fake_editor import Line, LineRecorder
@@ -95,16 +96,15 @@ class _Questions:
         return True
 
 
-class AgentV2(Started):
-    def __init__(
-        self, trial: Trial, process: AgentProcess, model: FakeModel, answers: Answers, forms: Answers | None
-    ) -> None:
-        self.process = process
-        self._capabilities = {} if forms is None else FORMS
+class ClientV2:
+    """A client at one end of a transport: answers what it is asked, keeps all lines and what is wrong with them."""
+
+    def __init__(self, transport: Transport, answers: Answers, forms: Answers | None = None) -> None:
+        self.transcript: list[Line] = []
+        self.violations: list[str] = []
         self._wire = WireV2()
-        self._recorder = LineRecorder(process.transport, self._on_line)
-        super().__init__(trial, Connection(self._recorder, _Questions(answers, forms), peer=Peer()), [], model)
-        self.background = Background()
+        self._recorder = LineRecorder(transport, self._on_line)
+        self.connection = Connection(self._recorder, _Questions(answers, forms), peer=Peer())
 
     def _on_line(self, direction: Direction, line: bytes) -> None:
         try:
@@ -112,7 +112,23 @@ class AgentV2(Started):
         except (ValueError, RecursionError):
             message = line.decode("utf-8", "backslashreplace")
         self.transcript.append(Line(direction, message))
-        self.trial.violations += [f"{direction}: {each}" for each in self._wire.check(direction, message)]
+        self.violations += [f"{direction}: {each}" for each in self._wire.check(direction, message)]
+
+    async def send(self, line: bytes) -> None:
+        """Any bytes, as a line."""
+        await self._recorder.write(line + b"\n")
+
+
+class AgentV2(ClientV2, Started):
+    def __init__(
+        self, trial: Trial, process: AgentProcess, model: FakeModel, answers: Answers, forms: Answers | None
+    ) -> None:
+        ClientV2.__init__(self, process.transport, answers, forms)
+        Started.__init__(self, trial, self.connection, self.transcript, model)
+        self.process = process
+        self.violations = trial.violations
+        self._capabilities = {} if forms is None else FORMS
+        self.background = Background()
 
     async def serve(self) -> None:
         with anyio.CancelScope(shield=True):
@@ -236,9 +252,8 @@ class AgentV2(Started):
         return found
 
     async def send(self, line: bytes) -> None:
-        """Any bytes, as a line."""
         self.trial.raw = True
-        await self._recorder.write(line + b"\n")
+        await super().send(line)
 
 
 @asynccontextmanager
