@@ -14,17 +14,19 @@ from acp_agent.build.host_session import HOST, build_instructions, reached
 from acp_agent.build.own_credentials import outside
 from acp_agent.config.load import Config
 from acp_agent.config.place_settings import LOCAL as THIS_MACHINE
-from acp_agent.config.place_settings import Place, find_place, is_host
+from acp_agent.config.place_settings import Place, find_place, is_host, tmux_session
 from acp_agent.config.xdg import state_dir
 from acp_agent.credentials.redactor import Redactor
 from acp_agent.errors import ConfigError
 from acp_agent.executors.base import Offer as EditorOffer
 from acp_agent.executors.scrub import scrubbing
 from acp_agent.lazy import load
-from acp_agent.limits.shares import Share
+from acp_agent.limits.shares import Share, Shares
 from acp_agent.loop.beside.background_runs import SessionRuns
 from acp_agent.loop.beside.languages import Languages
+from acp_agent.loop.beside.panes import Panes
 from acp_agent.loop.calls.call_permissions import Permissions
+from acp_agent.loop.calls.outputs import Outputs
 from acp_agent.loop.calls.session_rules import home_of, session_rules
 from acp_agent.loop.hooks.hooks import Hooks
 from acp_agent.loop.journal import Journal
@@ -293,3 +295,43 @@ def build_backend(
         scrub=scrub,
     )
     return Backend(load(DYN_EXECUTOR)(local, terminals, offer), files)
+
+
+def build_runs(
+    session: Session,
+    journal: Journal,
+    outputs: Outputs,
+    environ: Mapping[str, str],
+    spawn: Spawn,
+    shares: Shares,
+    folder: PrivateFolder,
+) -> SessionRuns:
+    tools = session.config.settings.tools
+    return SessionRuns(
+        tools.bash,
+        max_output_chars=tools.max_output_chars,
+        spawn=spawn,
+        journal=journal,
+        outputs=outputs,
+        share=shares.commands,
+        programs=shares.programs,
+        panes=build_panes(session, folder, outside(session.config, environ), spawn),
+    )
+
+
+def build_panes(session: Session, folder: PrivateFolder, environ: Mapping[str, str], spawn: Spawn) -> Panes:
+    settings, roots = session.config.settings, session.roots
+    name = tmux_session(settings.place(), settings.tools.tmux)
+    name = "" if settings.tools.scope.user else name  # Another user could put a server of their own there.
+    return Panes(
+        name,
+        settings.tools.tmux,
+        settings.tools.terminal,
+        lambda: folder.path / "sandbox",
+        environ,
+        roots.clients,
+        roots.cwd,
+        settings.agent.place,
+        spawn,
+        session.outbox.tell,
+    )

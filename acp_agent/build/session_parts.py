@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from acp_agent.build.host_session import build_instructions
-from acp_agent.build.open_workspaces import Grounds, Opener, Shared, Spawn, build_project, ground
+from acp_agent.build.open_workspaces import Grounds, Opener, Shared, Spawn, build_project, build_runs, ground
 from acp_agent.build.own_credentials import outside, own_keys
 from acp_agent.config.credentials import McpLogins
 from acp_agent.config.model import Settings
-from acp_agent.config.place_settings import tmux_session
 from acp_agent.config.xdg import config_dir, state_dir
 from acp_agent.lazy import load
 from acp_agent.limits.shares import COMMANDS, CONNECTIONS, PROGRAMS, Share, Shares
-from acp_agent.loop.beside.background_runs import SessionRuns
-from acp_agent.loop.beside.panes import Panes
 from acp_agent.loop.beside.scheduler import Scheduler
 from acp_agent.loop.calls.goal_compression import GoalCompression
 from acp_agent.loop.calls.output_summary import OutputSummary
@@ -164,7 +161,9 @@ def build_parts(
     toolbox = Toolbox(registry, offer, extensions, servers, relevance, plugins)
     scheduler = Scheduler(session, store.schedules)
     web = WebAccess(settings.tools, environ, session.roots.clients, permissions.refuses)
-    talk = build_conversation(settings, memory, toolbox, build_reports(session, shell, redaction))
+    talk = build_conversation(
+        settings, shell.workspace.name, memory, own_models, toolbox, build_reports(session, shell, redaction)
+    )
     calls = Calls(session, talk, shell, web, scheduler, outputs)
     undoing = project.recorder, shell, memory.tell, journal.notice
     return Parts(
@@ -207,10 +206,13 @@ def build_memory(
     )
 
 
-def build_conversation(settings: Settings, memory: Memory, toolbox: Toolbox, reports: Reports) -> Conversation:
+def build_conversation(
+    settings: Settings, home: str, memory: Memory, models: SessionModels, toolbox: Toolbox, reports: Reports
+) -> Conversation:
     """The session's own."""
     quota, failures = settings.tools.max_tool_calls_per_session, settings.tools.repeated_failures
-    return Conversation(memory, toolbox, reports, CallQuota(quota), RepeatedFailures(failures), settings.agent.place)
+    used = CallQuota(quota), RepeatedFailures(failures)
+    return Conversation(memory, models, toolbox, reports, *used, home)
 
 
 def build_outputs(
@@ -231,28 +233,6 @@ def build_outputs(
         filters=SessionFilters(tools.filters, environ),
         compression=GoalCompression(tools.compression, memory, relevance, session.choices),
         summary=OutputSummary(tools, turn, memory.room.estimator),
-    )
-
-
-def build_runs(
-    session: Session,
-    journal: Journal,
-    outputs: Outputs,
-    environ: Mapping[str, str],
-    spawn: Spawn,
-    shares: Shares,
-    folder: PrivateFolder,
-) -> SessionRuns:
-    tools = session.config.settings.tools
-    return SessionRuns(
-        tools.bash,
-        max_output_chars=tools.max_output_chars,
-        spawn=spawn,
-        journal=journal,
-        outputs=outputs,
-        share=shares.commands,
-        programs=shares.programs,
-        panes=build_panes(session, folder, outside(session.config, environ), spawn),
     )
 
 
@@ -285,24 +265,6 @@ def build_hooks(
     hooks = Hooks(config, run_with, folders[0], session.outbox, turn, session.choices, journal, spawn, programs)
     session.client.asking = hooks.asking
     return hooks
-
-
-def build_panes(session: Session, folder: PrivateFolder, environ: Mapping[str, str], spawn: Spawn) -> Panes:
-    settings, roots = session.config.settings, session.roots
-    name = tmux_session(settings.place(), settings.tools.tmux)
-    name = "" if settings.tools.scope.user else name  # Another user could put a server of their own there.
-    return Panes(
-        name,
-        settings.tools.tmux,
-        settings.tools.terminal,
-        lambda: folder.path / "sandbox",
-        environ,
-        roots.clients,
-        roots.cwd,
-        settings.agent.place,
-        spawn,
-        session.outbox.tell,
-    )
 
 
 def build_servers(

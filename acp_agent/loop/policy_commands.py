@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from acp_agent.config.safety_settings import RiskConfig
 from acp_agent.errors import StoreError
-from acp_agent.loop.calls.call_permissions import Permissions
 from acp_agent.safety.deciding.blocks import HOUR, LEARNED
 from acp_agent.safety.deciding.trajectory import spelled, why_learned
 from acp_agent.store.experience import TrajectoryStore
+
+if TYPE_CHECKING:
+    from acp_agent.loop.calls.call_permissions import Permissions
 
 MIN_QUESTIONS = 2
 """How often something must have been asked and allowed for a rule to be suggested."""

@@ -15,8 +15,6 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
-from msgspec import Struct
-from msgspec.structs import replace
 
 from acp_agent import tracing
 from acp_agent.errors import (
@@ -28,21 +26,15 @@ from acp_agent.errors import (
     ProviderError,
     ResourceNotFound,
     RpcError,
-    StoreError,
 )
 from acp_agent.lazy import load
-from acp_agent.loop.choices import Choices
 from acp_agent.loop.modes import MODES, Mode, narrower
 from acp_agent.loop.opened import Opened
 from acp_agent.loop.options import places_of
-from acp_agent.loop.outbox import Outbox
-from acp_agent.loop.published import Published
-from acp_agent.loop.turn_queue import TurnQueue
+from acp_agent.loop.session_state import SessionState
 from acp_agent.protocol.client import Client
 from acp_agent.schema import acp
-from acp_agent.store.base import LogEntry, SessionRecord
 from acp_agent.store.session_store import SessionStore
-from acp_agent.store.spending_store import Spent
 
 if TYPE_CHECKING:
     from acp_agent.config.load import Config
@@ -54,60 +46,24 @@ if TYPE_CHECKING:
 TURN = "invoke_agent acp-coder"
 """The span of one."""
 SPLIT = "acp_agent.loop.prompts.command_names:split_command"
-FORK = "acp_agent.loop.memory.forking:fork"
 LEASE = "acp_agent.loop.turn_lease:TurnLease"
 log = logging.getLogger(__name__)
 
-PROMPT_REDACTED = (
-    "Your prompt contained a credential. It was redacted before the prompt was stored and sent to the model "
-    "(`secrets.redact` in the configuration)."
-)
 
+class Session(SessionState):
+    """One conversation with its client: its turns, one after the other."""
 
-class Costs(Struct):
-    """Shared by all parts of a session."""
-
-    so_far: Spent = Spent()
-    """What its model calls cost: read when its parts are built, counted since."""
-    limit: str = ""
-    """The limit on the cost that ended the last turn, if one did."""
-
-
-class Session:
     def __init__(
         self,
         opened: Opened,
         client: Client,
         store: SessionStore,
         *,
-        soon: Callable[[Callable[[], None]], None],
         build: Callable[[Session], Awaitable[Parts]],
-        leased: bool,
+        **about: Any,
     ) -> None:
-        """`soon` calls back in the next round of the event loop. `leased`: each turn has the session's lease for
-        itself."""
-        record = opened.record
-        self.id = record.id
-        self.roots = opened.roots
-        self.client = client
-        self.config = opened.config
-        self.mcp_servers = opened.mcp_servers
-        """The servers the client named for this session."""
-        self.outbox = Outbox(record.id, client, store, soon)
-        client.before_asking = self.outbox.flushed
-        self.choices = Choices(record, self.outbox, store, opened.models, places_of(opened.config.settings))
-        self.queue = TurnQueue(leased=leased)
-        self.published = Published(opened.config.settings.lsp)
-        self.cache_key = record.id
-        """For the provider's prompt cache; a fork has its source's."""
-        self.title = record.title
-        self.turns = record.turns
-        self.usage: acp.UsageUpdate | None = None
-        self.spent: UsageReport | None = None
-        """By the current or the last turn."""
-        self.last_call: UsageReport | None = None
-        self.costs = Costs()
-        self._store = store
+        """`build` makes what its turns need; the others as of `SessionState`."""
+        super().__init__(opened, client, store, **about)
         self._build = build
         self._parts: Parts | None = None
 
@@ -115,7 +71,7 @@ class Session:
     def _lease(self) -> TurnLease | None:
         made: TurnLease | None = None
         if self.queue.leased:
-            made = load(LEASE)(self._store, self.id, self.config.settings.server.lease)
+            made = load(LEASE)(self.store, self.id, self.config.settings.server.lease)
         return made
 
     @cached_property
@@ -132,13 +88,13 @@ class Session:
             if self._parts is None:
                 parts = await self._build(self)
                 try:
-                    stored, place = await self._store.do(self._store.so_far, self.id)
+                    stored, place = await self.store.do(self.store.so_far, self.id)
                     if self._lease is not None:
                         self._lease.seen = place
                     await parts.memory.goals.read()
                     if (goal := self.config.settings.agent.goal_text.strip()) and not stored:
                         await parts.memory.goals.begin(goal)
-                    self.costs.so_far = await self._store.do(self._store.spending.of_session, self.id)
+                    self.costs.so_far = await self.store.do(self.store.spending.of_session, self.id)
                     self.cache_key = parts.memory.restore(stored) or self.id
                     parts.calls.outputs.restore(stored)
                     parts.calls.quota.count(parts.memory.messages())
@@ -170,7 +126,7 @@ class Session:
                 with anyio.CancelScope(shield=True):
                     await parts.close()
             if place is not None:
-                await self._store.do(self._store.change, self.id, place=place)
+                await self.store.do(self.store.change, self.id, place=place)
             self.config, self.roots = config, self.roots.here
 
     async def _go(self, place: str) -> str:
@@ -182,21 +138,6 @@ class Session:
         except (InvalidParams, ExecutorError) as error:
             return str(error).removeprefix("Invalid params: ")
         return "\n".join(f"- {line}" for line in await parts.shell.confinement.lines())
-
-    @property
-    def store(self) -> SessionStore:
-        return self._store
-
-    async def stored(self) -> list[LogEntry]:
-        return await self._store.do(self._store.entries, self.id)
-
-    async def fork(self, entries: Sequence[LogEntry], *, cwd: str | None = None) -> SessionRecord:
-        """A new session that begins with `entries`, a part of the log; `cwd`: in another folder. Raises StoreError."""
-        record = await self._store.do(self._store.get, self.id)
-        if record is None:
-            raise StoreError(f"session {self.id} was deleted and cannot be forked")
-        forked: SessionRecord = await self._store.do(load(FORK), self._store, record, entries, self, cwd)
-        return forked
 
     def instructions(self) -> Instructions | None:
         """Of the head of the conversation, if it has been built."""
@@ -263,7 +204,7 @@ class Session:
                     finally:
                         with anyio.CancelScope(shield=True):
                             await self.outbox.settled()
-                            history = self._store.history
+                            history = self.store.history
                             history.at_leisure(partial(history.index, self.id), partial(log.debug, "%s"))
                         numbers.append(self.queue.prompt)
                         self.choices.bound_to, self.queue.prompt = None, 0
@@ -323,7 +264,7 @@ class Session:
         try:
             return await self._answer(parts, blocks)
         finally:
-            self.join()  # The next turn knows what came too late for this one.
+            self.join(parts.memory.add)  # The next turn knows what came too late for this one.
             self.queue.steering = None
 
     async def _answer(self, parts: Parts, blocks: Sequence[acp.ContentBlock]) -> acp.StopReason:
@@ -340,7 +281,7 @@ class Session:
             self.outbox.say(expanded)
             return "end_turn"
         if self.title is None:
-            await self._set_title(prompts.title(blocks))
+            await self.set_title(prompts.title(blocks))
         self.spent = None
         parts.models.spending.begin()
         asked = prompts.asked
@@ -357,35 +298,24 @@ class Session:
         if self.queue.steering is None:
             return "noRunningTurn"
         parts = await self.parts()
-        parts.prompts.user_message(blocks)
+        message = parts.prompts.user_message(blocks)
         if self.queue.steering is None:
             return "noRunningTurn"
         if parts.commands.finds(blocks):
             return "command"  # Not for the model: it runs as a prompt of its own.
-        self.queue.steering.append((blocks, copy_context()))
+        self.queue.steering.append((blocks, message, copy_context()))
         return ""
-
-    def join(self) -> bool:
-        """Adds what the user wrote meanwhile to the conversation; false if there is nothing."""
-        waiting = self.queue.steering
-        if not waiting or self._parts is None:
-            return False
-        self.queue.steering = []
-        for blocks, whose in waiting:
-            whose.run(self._show_prompt, blocks, str(uuid.uuid4()))
-            self._parts.memory.add(self._parts.prompts.user_message(blocks))
-        return True
 
     async def _record_prompt(self, blocks: Sequence[acp.ContentBlock], *, command: bool = False) -> None:
         # First: a prompt that fails with this leaves nothing behind.
-        at = await self._store.do(self._store.change, self.id, new_turn=True)
+        at = await self.store.do(self.store.change, self.id, new_turn=True)
         self.turns += 1
         self.queue.prompt = self.turns
         message_id = str(uuid.uuid4())
         mark = {"number": self.turns, "message_id": message_id, "time": at, "command": command}
         self.outbox.put("turn", mark)
         self.client.turn({"state": "running"})
-        self._show_prompt(blocks, message_id)
+        self.show_prompt(blocks, message_id)
 
     async def turn_back(self, to: int, *, forth: bool) -> None:
         """As `Memory.turn_back`."""
@@ -399,41 +329,6 @@ class Session:
         if self.usage is not None:
             more = parts.memory.room.estimator.tokens(self.choices.model, parts.memory.length - before)
             self.report_usage(max(0, self.usage.used + more), self.usage.size)
-
-    def _show_prompt(self, blocks: Sequence[acp.ContentBlock], message_id: str) -> None:
-        redaction = self.outbox.redaction
-        if redaction is not None and any(redaction.struct(block) is not block for block in blocks):
-            self.outbox.tell(PROMPT_REDACTED)
-        if self.choices.bound_to is None:
-            self.client.said(message_id)
-        for block in blocks:
-            self.outbox.emit(acp.UserMessageChunk(content=block, message_id=message_id))
-        self.outbox.flush()
-
-    async def _set_title(self, title: str) -> None:
-        self.title = self.outbox.clean(title)
-        updated_at = await self._store.do(self._store.change, self.id, title=self.title)
-        self.outbox.emit(acp.SessionInfoUpdate(title=self.title, updated_at=updated_at), keep=False)
-
-    def report_usage(self, used: int, window: int, last: UsageReport | None = None) -> None:
-        """`used` of `window` tokens are in use; `last`: what the last model call cost."""
-        meta = None
-        if last is not None:
-            self.spent, self.last_call = last if self.spent is None else self.spent + last, last
-            meta = {"tokens": last.as_json()}
-        self.usage = acp.UsageUpdate(used=used, size=window, cost=self._cost(), meta=meta)
-        self.outbox.emit(self.usage, keep=False)
-
-    def report_cost(self) -> None:
-        """Sends the cost again, if calls were counted since the last time: of a sub-agent, or cut off."""
-        if self.usage is not None and (cost := self._cost()) != self.usage.cost:
-            self.usage = replace(self.usage, cost=cost)
-            self.outbox.emit(self.usage, keep=False)
-
-    def _cost(self) -> acp.Cost | None:
-        """Of the session so far, if the price of all of it is known."""
-        spent = self.costs.so_far
-        return None if spent.unpriced else acp.Cost(amount=round(spent.cost, 6), currency="USD")
 
     @asynccontextmanager
     async def between_turns(self) -> AsyncIterator[None]:

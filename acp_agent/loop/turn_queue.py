@@ -12,6 +12,7 @@ import anyio
 if TYPE_CHECKING:
     from contextvars import Context
 
+    from acp_agent.llm.base import Message
     from acp_agent.schema.acp import ContentBlock
 
 
@@ -24,8 +25,9 @@ class TurnQueue:
         """Whether the session is closed: nothing more is sent."""
         self.prompt = 0
         """The number of the running prompt, once it is in the log; 0: none."""
-        self.steering: list[tuple[Sequence[ContentBlock], Context]] | None = None
-        """What the user wrote since the last step of the running turn, from where; `None` while no turn takes it."""
+        self.steering: list[tuple[Sequence[ContentBlock], Message, Context]] | None = None
+        """What the user wrote since the last step of the running turn, also as the model gets it, from where; `None`
+        while no turn takes it."""
 
     @cached_property
     def _lock(self) -> anyio.Lock:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
@@ -24,7 +24,10 @@ from acp_agent.store.base import Schedule
 from acp_agent.store.schedules import ScheduleStore
 
 if TYPE_CHECKING:
-    from acp_agent.loop.session import Session
+    from acp_agent.loop.outbox import Outbox
+    from acp_agent.loop.turn_queue import TurnQueue
+    from acp_agent.safety.folders.paths import Roots
+    from acp_agent.schema.acp import ContentBlock
 
 log = logging.getLogger(__name__)
 
@@ -43,10 +46,20 @@ NEVER = 10 * 365 * 86_400.0
 """Seconds; for a timing that does not recur."""
 
 
+class Prompted(Protocol):
+    """What a scheduled prompt needs of its session."""
+
+    roots: Roots
+    queue: TurnQueue
+    outbox: Outbox
+
+    async def prompt_unasked(self, blocks: Sequence[ContentBlock], mode: str, announce: Callable[[], str]) -> None: ...
+
+
 class Scheduler:
     """Of one session."""
 
-    def __init__(self, session: Session, store: ScheduleStore, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, session: Prompted, store: ScheduleStore, clock: Callable[[], float] = time.time) -> None:
         self._session = session
         self.store = store
         self._clock = clock

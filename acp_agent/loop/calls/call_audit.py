@@ -78,14 +78,8 @@ class CallAudit:
             "policy_match": decision.policy_match,
             "reason": reason,
             "risk": decision.risk.level if decision.risk is not None else None,
-            "sandbox": self._sandbox_of(call) if runs else None,
+            "sandbox": call.confined_by(self._sandbox.kind) if runs else None,
         }
-
-    def _sandbox_of(self, call: CallFacts) -> str:
-        outside = any(isinstance(access, ExecuteAccess) and not access.confined for access in call.accesses)
-        if (place := call.place) is not None:
-            return place.words if outside or place.sandbox in ("", "none") else f"{place.words}: {place.sandbox}"
-        return "none" if outside else self._sandbox.kind
 
     def began(self, call: CallFacts) -> None:
         """The call may run and does."""

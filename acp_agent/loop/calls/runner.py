@@ -37,6 +37,7 @@ from acp_agent.loop.calls.reports import CANCELLED, Reports
 from acp_agent.loop.calls.result_cache import Looks, ResultCache
 from acp_agent.loop.judging import judged
 from acp_agent.loop.memory.memory import Memory
+from acp_agent.loop.model.ready_model import SessionModels
 from acp_agent.loop.shell.session_shell import Shell
 from acp_agent.loop.shell.workspaces import Project
 from acp_agent.loop.toolbox.offer import LONGEST_NAME
@@ -54,7 +55,7 @@ from acp_agent.tools.net.web_access import WebAccess
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-    from acp_agent.loop.session import Session
+    from acp_agent.loop.session_state import SessionState
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +77,7 @@ class Conversation(Struct, frozen=True):
     """One history with a model, of a session or of a sub-agent, and what belongs to it wherever its calls run."""
 
     memory: Memory
+    models: SessionModels
     toolbox: Toolbox
     reports: Reports
     quota: CallQuota
@@ -97,7 +99,7 @@ class Calls:
 
     def __init__(
         self,
-        session: Session,
+        session: SessionState,
         conversation: Conversation,
         shell: Shell,
         web: WebAccess,

@@ -51,9 +51,9 @@ def session_rules(config: Config, roots: Roots, environ: Mapping[str, str], home
 
 def _programs(roots: Roots, environ: Mapping[str, str]) -> Iterator[str]:
     """The session's folders on PATH (an activated `.venv/bin`): hooks and servers run what is there by its name."""
-    for entry in environ.get("PATH", "").split(os.pathsep) if roots.disk.here else ():
-        place = os.path.realpath(entry) if os.path.isabs(entry) else ""
-        yield from (place.removeprefix(f"{root}/") for root in roots.real if place.startswith(f"{root}/"))
+    for entry in environ.get("PATH", "").split(os.pathsep) if roots.opened else ():
+        real = os.path.realpath(entry) if os.path.isabs(entry) else ""
+        yield from (real.removeprefix(f"{root}/") for root in roots.real if real.startswith(f"{root}/"))
 
 
 def _forbidden(texts: Sequence[str], roots: Roots, home: Path | None) -> dict[Path, None]:
@@ -65,9 +65,9 @@ def _forbidden(texts: Sequence[str], roots: Roots, home: Path | None) -> dict[Pa
         path = home / text[2:] if text.startswith("~/") and home is not None else Path(text)
         if path.is_absolute():
             found |= {
-                place: None for place in (path, disk.real_path(path)) if roots.contains(place) or top in place.parents
+                each: None for each in (path, disk.real_path(path)) if roots.contains(each) or top in each.parents
             }
-    return {place: None for place in found if not roots.holds_root(place)}
+    return {path: None for path in found if not roots.holds_root(path)}
 
 
 def home_of(environ: Mapping[str, str]) -> Path | None:

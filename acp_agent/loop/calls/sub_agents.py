@@ -132,7 +132,7 @@ async def _run_in(calls: Calls, call: Call, task: Task, shell: Shell) -> ToolRes
 async def _stored_child(calls: Calls, task: Task, model: ReadyModel, shell: Shell) -> ChildOutbox:
     """The log of a new sub-agent, in the store. Raises StoreError."""
     session, sources, new = calls.session, calls.memory.sources, str(uuid.uuid4())
-    about = {"title": session.outbox.clean(task.title), "model": model.chosen, "place": shell.place}
+    about = {"title": session.outbox.clean(task.title), "model": model.chosen, "place": shell.workspace.name}
     await session.store.do(session.store.create_child, new, sources[0], **about)
     outbox = ChildOutbox(new, session.outbox)
     outbox.put("fork", encode(ForkMark(sources)))
@@ -165,7 +165,7 @@ async def _with_findings(result: ToolResult, roots: Roots) -> ToolResult:
 async def _run_isolated(calls: Calls, call: Call, task: Task, shell: Shell) -> ToolResult:
     """Runs it in a worktree of its own."""
     session, roots, recorder = calls.session, shell.roots, shell.project.recorder
-    if not roots.disk.here:
+    if not roots.opened:
         raise ToolError(f"There are no worktrees {roots.disk.where}. Do without `isolation`.", "permanent_failure")
     if not session.choices.mode().changes:
         raise ToolError(f"The mode `{session.choices.mode().id}` is read-only; no worktree was made.", "policy_blocked")
@@ -176,7 +176,7 @@ async def _run_isolated(calls: Calls, call: Call, task: Task, shell: Shell) -> T
         raise ToolError(f"No worktree was made: {error}. Do without `isolation`.", "permanent_failure") from error
     told = ""
     try:
-        workspaces = await shell.workspaces.opens.in_worktree(shell.place, Path(hold.worktree.path))
+        workspaces = await shell.workspaces.opens.in_worktree(shell.workspace.name, Path(hold.worktree.path))
         try:
             within = shell.within(workspaces)
             await within.confinement.ready()
@@ -204,12 +204,11 @@ def _written(calls: Calls, name: str) -> WrittenAgent | None:
 
 async def _model(calls: Calls, agent: WrittenAgent | None) -> ReadyModel:
     """That of the turn, or the one that the sub-agent names."""
-    session = calls.session
-    chosen = session.choices.meant(agent.model) if agent is not None and agent.model else None
+    chosen = calls.session.choices.meant(agent.model) if agent is not None and agent.model else None
     if chosen is None:
         return calls.shell.turn.model
     try:
-        return await (await session.parts()).models.ready(chosen)
+        return await calls.conversation.models.ready(chosen)
     except (AuthRequired, InvalidParams, ProviderError) as error:
         raise ToolError(f"The sub-agent's model `{chosen}` cannot be used: {error}", "permanent_failure") from error
 

@@ -23,7 +23,7 @@ from acp_agent.store.base import LogEntry, SessionRecord, read_stored
 from acp_agent.store.session_store import SessionStore
 
 if TYPE_CHECKING:
-    from acp_agent.loop.session import Session
+    from acp_agent.loop.session_state import SessionState
 
 
 USAGE = (
@@ -52,7 +52,7 @@ def fork(
     store: SessionStore,
     source: SessionRecord,
     entries: Sequence[LogEntry],
-    session: Session | None = None,
+    session: SessionState | None = None,
     cwd: str | None = None,
 ) -> SessionRecord:
     """A new session like `source` that begins with `entries`, a part of its log. `session`: the source, if it is open.
@@ -85,7 +85,7 @@ def fork(
 
 
 async def fork_wished(
-    store: SessionStore, source: SessionRecord, meta: dict[str, Any] | None, session: Session | None
+    store: SessionStore, source: SessionRecord, meta: dict[str, Any] | None, session: SessionState | None
 ) -> SessionRecord:
     """Serves `session/fork`. Raises InvalidParams, StoreError."""
     entries = kept(await store.do(store.entries, source.id)) if session is None else await finished(session)
@@ -93,7 +93,7 @@ async def fork_wished(
 
 
 async def fork_command(
-    session: Session, rest: str, worktree: Callable[[int], Awaitable[tuple[str, Sequence[str]]]]
+    session: SessionState, rest: str, worktree: Callable[[int], Awaitable[tuple[str, Sequence[str]]]]
 ) -> str:
     """`/fork [N] [worktree]`: makes the session, and says how to open it. `worktree` makes one with the files as they
     were before a prompt (0: as they are) and returns its path, and what is not as it was."""
@@ -124,7 +124,7 @@ async def fork_command(
     return "\n- ".join([told, *lost])
 
 
-async def finished(session: Session) -> list[LogEntry]:
+async def finished(session: SessionState) -> list[LogEntry]:
     """The log of an open session up to the end of its last finished turn."""
     await session.outbox.flushed()
     entries = await session.stored()

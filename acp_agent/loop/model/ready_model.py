@@ -28,7 +28,7 @@ from acp_agent.loop.memory.compaction import size_of
 from acp_agent.loop.memory.token_counts import TokenEstimator, definition_chars
 from acp_agent.loop.model.models import Models, ServedModel
 from acp_agent.loop.model.spending import Spending, plausible
-from acp_agent.loop.session import Session
+from acp_agent.loop.session_state import SessionState
 from acp_agent.loop.toolbox.relevance import Embed
 
 OUTAGES = frozenset({"rate_limit", "quota", "server", "network", "timeout", "loading"})
@@ -45,7 +45,7 @@ class SessionModels:
 
     def __init__(
         self,
-        session: Session,
+        session: SessionState,
         models: Models,
         spending: Spending,
         estimator: TokenEstimator,

@@ -18,7 +18,7 @@ from acp_agent.lazy import load
 from acp_agent.llm.base import UsageReport
 from acp_agent.llm.choose import host_of, needs_key
 from acp_agent.loop.model.models import ServedModel
-from acp_agent.loop.session import Session
+from acp_agent.loop.session_state import SessionState
 from acp_agent.store.spending_store import SpendingStore, Spent, dollars
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class Cap(Struct, frozen=True):
 class Spending:
     """Of one session."""
 
-    def __init__(self, session: Session, store: SpendingStore) -> None:
+    def __init__(self, session: SessionState, store: SpendingStore) -> None:
         self._session = session
         self._store = store
         self._raised: dict[str, float] = {}

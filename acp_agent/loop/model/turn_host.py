@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from acp_agent.loop.model.ready_model import ReadyModel
     from acp_agent.loop.model.turn import Cleaner
     from acp_agent.loop.outbox import Outbox
-    from acp_agent.loop.session import Session
+    from acp_agent.loop.session_state import SessionState
     from acp_agent.loop.toolbox.offer import Offer
 
 
@@ -89,7 +89,7 @@ class SessionHost:
     """One turn of `session` with `model`. Settings and tools are read again for each request."""
 
     def __init__(
-        self, session: Session, model: ReadyModel, memory: Memory, offer: Offer, hooks: Hooks, outbox: Outbox
+        self, session: SessionState, model: ReadyModel, memory: Memory, offer: Offer, hooks: Hooks, outbox: Outbox
     ) -> None:
         self._session = session
         self._outbox = outbox
@@ -110,7 +110,7 @@ class SessionHost:
         return replace(model_settings(self._session, self._memory, self._model), unsent=self._unsent)
 
     def join(self) -> bool:
-        return self._session.join()
+        return self._session.join(self._memory.add)
 
     def say(self, text: str) -> None:
         self._outbox.say(text)

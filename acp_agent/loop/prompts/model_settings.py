@@ -10,12 +10,12 @@ from acp_agent.loop.prompts.prompt_text import context_block, system_prompt
 if TYPE_CHECKING:
     from acp_agent.loop.memory.memory import Memory
     from acp_agent.loop.model.ready_model import ReadyModel
-    from acp_agent.loop.session import Session
+    from acp_agent.loop.session_state import SessionState
 
 THOUGHT_LEVELS: dict[str, ThoughtLevel] = {"off": "off", "low": "low", "medium": "medium", "high": "high"}
 
 
-def model_settings(session: Session, memory: Memory, model: ReadyModel) -> ModelSettings:
+def model_settings(session: SessionState, memory: Memory, model: ReadyModel) -> ModelSettings:
     """The system prompt, the head of the conversation and the choices of the session, for `model`."""
     agent, of_project = session.config.settings.agent, memory.instructions
     window = memory.room.known(model.name, model.known_window)

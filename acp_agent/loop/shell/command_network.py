@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from acp_agent.loop.calls.call import Call
     from acp_agent.loop.calls.call_permissions import Permissions
     from acp_agent.loop.calls.connections import Connections
-    from acp_agent.loop.session import Session
+    from acp_agent.loop.session_state import SessionState
     from acp_agent.loop.shell.folder_sandbox import FolderSandbox
     from acp_agent.loop.shell.session_shell import Shell
     from acp_agent.proxying import Resolver
@@ -55,7 +55,7 @@ class CommandNetwork:
 
     def __init__(
         self,
-        session: Session,
+        session: SessionState,
         permissions: Permissions,
         sandbox: FolderSandbox,
         environ: Mapping[str, str],

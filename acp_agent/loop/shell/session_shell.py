@@ -40,7 +40,7 @@ class Shell:
     @property
     def places(self) -> Sequence[str]:
         """The names of the others."""
-        return tuple(name for name in self.workspaces.names if name != self.place)
+        return tuple(name for name in self.workspaces.names if name != self.workspace.name)
 
     @property
     def project(self) -> Project:

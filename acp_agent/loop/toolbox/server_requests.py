@@ -35,7 +35,7 @@ from acp_agent.schema import acp
 if TYPE_CHECKING:
     from acp_agent.loop.journal import Journal
     from acp_agent.loop.model.ready_model import SessionModels
-    from acp_agent.loop.session import Session
+    from acp_agent.loop.session_state import SessionState
 
 ASK = "acp_agent.loop.ask:ask_sampling"
 
@@ -52,7 +52,7 @@ MAX_TOKENS = 8_192
 class ServerRequests:
     """Of one session. The methods take and return MCP's JSON; they raise McpError."""
 
-    def __init__(self, session: Session, models: SessionModels, journal: Journal, logins: McpLogins) -> None:
+    def __init__(self, session: SessionState, models: SessionModels, journal: Journal, logins: McpLogins) -> None:
         self.logins = logins
         self._session = session
         self._models = models

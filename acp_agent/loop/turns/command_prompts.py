@@ -18,7 +18,7 @@ from acp_agent.loop.judging import judged
 from acp_agent.loop.modes import MODES, Mode
 from acp_agent.loop.prompts.library import Library
 from acp_agent.loop.prompts.written_commands import Piece, WrittenCommand
-from acp_agent.loop.session import Session
+from acp_agent.loop.session_state import SessionState
 
 TITLE_CHARS = 60
 
@@ -46,7 +46,7 @@ async def text_of(command: WrittenCommand, arguments: str, calls: Calls) -> str:
     return "".join(texts).strip()
 
 
-def asked(command: WrittenCommand, text: str, session: Session, library: Library) -> tuple[Asked, list[str]]:
+def asked(command: WrittenCommand, text: str, session: SessionState, library: Library) -> tuple[Asked, list[str]]:
     """What the command asks for besides its text, and what of it cannot be, in words."""
     trouble: list[str] = []
     model = session.choices.meant(command.model) if command.model else ""

@@ -24,7 +24,7 @@ from acp_agent.loop.prompts.model_settings import model_settings
 from acp_agent.loop.toolbox.offer import Offer
 
 if TYPE_CHECKING:
-    from acp_agent.loop.session import Session
+    from acp_agent.loop.session_state import SessionState
 
 BY_HAND = 2
 """Without a summary, a conversation is shortened by this much."""
@@ -33,7 +33,9 @@ BY_HAND = 2
 class ContextUse:
     """Of one session."""
 
-    def __init__(self, session: Session, memory: Memory, offer: Offer, models: SessionModels, hooks: Hooks) -> None:
+    def __init__(
+        self, session: SessionState, memory: Memory, offer: Offer, models: SessionModels, hooks: Hooks
+    ) -> None:
         self._hooks = hooks
         self._session = session
         self._memory = memory

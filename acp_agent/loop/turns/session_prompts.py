@@ -18,7 +18,7 @@ from acp_agent.loop.prompts.command_names import sets_goal, split_command
 from acp_agent.loop.prompts.menu import Menu
 from acp_agent.loop.prompts.prompt_text import parts_of, plain_text, title_of, with_command_text
 from acp_agent.loop.prompts.written_commands import WrittenCommand
-from acp_agent.loop.session import Session
+from acp_agent.loop.session_state import SessionState
 from acp_agent.loop.toolbox.toolbox import Toolbox
 from acp_agent.loop.turns.command_prompts import Asked, asked, text_of
 from acp_agent.loop.turns.links import with_linked_pages
@@ -33,7 +33,7 @@ class Prompts:
 
     def __init__(
         self,
-        session: Session,
+        session: SessionState,
         models: SessionModels,
         memory: Memory,
         toolbox: Toolbox,

@@ -14,7 +14,7 @@ from acp_agent.loop.model.ready_model import ReadyModel
 from acp_agent.loop.model.turn import Limits, run_turn
 from acp_agent.loop.model.turn_host import SessionHost
 from acp_agent.loop.prompts.prompt_text import leading_text
-from acp_agent.loop.session import Session
+from acp_agent.loop.session_state import SessionState
 from acp_agent.loop.toolbox.toolbox import Toolbox
 from acp_agent.loop.turns.command_prompts import Asked
 from acp_agent.schema.acp import ContentBlock, StopReason
@@ -29,7 +29,7 @@ NOT_REDACTED = (
 class Turns:
     def __init__(
         self,
-        session: Session,
+        session: SessionState,
         memory: Memory,
         toolbox: Toolbox,
         calls: Calls,

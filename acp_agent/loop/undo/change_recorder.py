@@ -21,7 +21,7 @@ from acp_agent.executors.base import Files
 from acp_agent.executors.users import in_thread_as
 from acp_agent.lazy import load
 from acp_agent.loop.running_turn import RunningTurn
-from acp_agent.loop.session import Session
+from acp_agent.loop.session_state import SessionState
 from acp_agent.loop.shell.folder_sandbox import FolderSandbox
 from acp_agent.loop.turn_facts import change_note
 from acp_agent.safety.access import Access, ExecuteAccess, PathAccess, ToolAccess
@@ -67,7 +67,7 @@ class ChangeRecorder:
 
     def __init__(
         self,
-        session: Session,
+        session: SessionState,
         roots: Roots,
         store: OperationStore,
         sandbox: FolderSandbox,

@@ -91,6 +91,13 @@ class CallFacts(Struct, frozen=True):
         modes = dict.fromkeys(access.mode for access in self.accesses if isinstance(access, PathAccess))
         return (self.tool, *(name for mode in modes for name in STANDS_FOR.get((self.tool, mode), ())))
 
+    def confined_by(self, sandbox: str) -> str:
+        """As the audit log has it. `sandbox`: what confines commands on this machine."""
+        outside = any(isinstance(access, ExecuteAccess) and not access.confined for access in self.accesses)
+        if (there := self.place) is not None:
+            return there.words if outside or there.sandbox in ("", "none") else f"{there.words}: {there.sandbox}"
+        return "none" if outside else sandbox
+
     @property
     def acts(self) -> bool:
         """Whether it may change something."""
