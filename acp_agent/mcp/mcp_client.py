@@ -5,8 +5,9 @@ The package's scopes are entered and left in the task that uses `connect`. Failu
 We offer servers the session's folders as `roots`, `elicitation` if the user can be asked, and `sampling` to those that
 the user lets ask the model.
 
-Servers first get `initialize`, which every server in use answers; one that knows only the protocol without a handshake
-(2026-07-28) gets `server/discover`.
+Over HTTP the package negotiates: `server/discover` first, as the protocol without a handshake (2026-07-28) wants, then
+`initialize`. Other servers first get `initialize`, which all that are in use answer, and `server/discover` if they
+refuse it: some are slow to start, and some answer nothing else before it.
 """
 
 from __future__ import annotations
@@ -20,11 +21,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 import httpx2
 import mcp_types as types
+from mcp.client._input_required import run_input_required_driver
+from mcp.client._probe import negotiate_auto
 from mcp.client.session import ClientRequestContext, ClientSession, IncomingMessage
+from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost, listen
 from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
+from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter
 
 from acp_agent import __version__
 from acp_agent.mcp.base import Answer, McpError, McpPrompt, McpResult, McpTool, Progress, PromptArgument
@@ -54,6 +59,18 @@ URLS = 5
 """URLs that the user may have to open before a call."""
 URL_WAIT = 60.0
 """Seconds that it then waits to be told that the user is done; servers need not tell."""
+ROUNDS = 10
+"""Times that a server may ask for more before it answers a request."""
+LISTEN_AGAIN, LISTEN_SELDOM = 1.0, 300.0
+"""Seconds after which a lost stream of a server's changes is opened again, at first and at last."""
+GREETINGS = {"initialize": LATEST_HANDSHAKE_VERSION, "server/discover": LATEST_MODERN_VERSION}
+"""Requests by which a version begins to hold."""
+RESULTS: dict[Any, TypeAdapter[Any]] = {
+    types.CallToolResult: TypeAdapter(types.CallToolResult | types.InputRequiredResult),
+    types.GetPromptResult: TypeAdapter(types.GetPromptResult | types.InputRequiredResult),
+    types.ReadResourceResult: TypeAdapter(types.ReadResourceResult | types.InputRequiredResult),
+}
+"""Of requests for which a server may ask for more first (2026-07-28)."""
 
 
 class Client:
@@ -106,10 +123,7 @@ class Client:
             say(progress_line(progress, total, message))
 
         async def request() -> types.CallToolResult:
-            with self._words():
-                return await self._session.send_request(
-                    types.CallToolRequest(params=params), types.CallToolResult, progress_callback=show
-                )
+            return await self._ask(types.CallToolRequest(params=params), types.CallToolResult, progress_callback=show)
 
         try:
             result = await request()
@@ -146,8 +160,8 @@ class Client:
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> list[tuple[str, str]]:
         """Returns (role, text) of its messages."""
-        with self._words():
-            result = await self._session.get_prompt(name, _clean(arguments) or None)
+        params = types.GetPromptRequestParams(name=name, arguments=_clean(arguments) or None)
+        result = await self._ask(types.GetPromptRequest(params=params), types.GetPromptResult)
         left = self._link.max_bytes
         messages: list[tuple[str, str]] = []
         for message in _json(result)["messages"]:
@@ -158,11 +172,53 @@ class Client:
 
     async def resource(self, uri: str, limit: int) -> str:
         """The text of a resource, about `limit` bytes at most."""
-        with self._words():
-            result = await self._session.read_resource(uri)
+        request = types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=uri))
+        result = await self._ask(request, types.ReadResourceResult)
         contents = [{"type": "resource", "resource": each} for each in _json(result)["contents"]]
         text, images = read_content(contents, limit)
         return "\n".join([text, *("[an image is not shown]" for _ in images)]).strip()
+
+    async def _ask(self, request: Any, kind: type[ResultT], **options: Any) -> ResultT:
+        """The result, after all that the server asks for first: answered as its own requests are."""
+        session = self._session
+
+        async def answered(key: str, wanted: types.InputRequest) -> types.InputResponse | types.ErrorData:
+            context = ClientRequestContext(session=session, request_id=key)
+            return await session.dispatch_input_request(context, wanted)
+
+        async def send(responses: types.InputResponses | None, state: str | None) -> Any:
+            more = {"input_responses": responses, "request_state": state}
+            again = request.model_copy(update={"params": request.params.model_copy(update=more)})
+            return await session.send_request(again, RESULTS[kind], **options)
+
+        with self._words():
+            first = await session.send_request(request, RESULTS[kind], **options)
+            if not isinstance(first, types.InputRequiredResult):
+                return first  # type: ignore[no-any-return]
+            try:
+                done: ResultT = await run_input_required_driver(first, dispatch=answered, retry=send, max_rounds=ROUNDS)
+            except RuntimeError as error:
+                words = f"it asked for something {ROUNDS} times and did not answer"
+                raise McpError("server_error", words) from error
+            return done
+
+    async def listen(self) -> None:
+        """Hears of changes of its lists, on a stream that it has for that (2026-07-28)."""
+        pause = LISTEN_AGAIN
+        while self._session.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            try:
+                async with listen(self._session, tools_list_changed=True, prompts_list_changed=True) as changes:
+                    pause = LISTEN_AGAIN
+                    async for _ in changes:
+                        self._link.on_lists()
+                return  # The server wants no more of it.
+            except (ListenNotSupportedError, MCPError) as error:
+                log.info("%s has no stream of changes: %s", self._link.spec.name, error)
+                return
+            except (SubscriptionLost, TimeoutError):
+                await anyio.sleep(pause)
+                pause = min(2 * pause, LISTEN_SELDOM)
+                self._link.on_lists()  # What changed meanwhile was not told.
 
     async def _all(
         self, ask: Callable[..., Awaitable[PageT]], entries: Callable[[PageT], list[T]], what: str
@@ -228,8 +284,8 @@ class _Mending(JSONRPCDispatcher):
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **rest: Any
     ) -> dict[str, Any]:
         result = await super().send_raw_request(method, params, opts, **rest)
-        if method == "server/discover":
-            self._version = LATEST_MODERN_VERSION
+        if method in GREETINGS:
+            self._version = GREETINGS[method]
         return mended(method, self._version, result, lambda words: self.odd.update({words: None}))
 
 
@@ -287,9 +343,15 @@ async def connect(link: Link) -> AsyncGenerator[Client]:
                 client_info=types.Implementation(name="acp-coder", version=__version__),
             ) as session,
         ):
-            await _greet(session)
+            await _greet(session, negotiates=link.spec.transport == "http")
             trace.status = None
-            yield Client(link, session, urls, wire.odd)
+            client = Client(link, session, urls, wire.odd)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(client.listen)
+                try:
+                    yield client
+                finally:
+                    tasks.cancel_scope.cancel()
     except ExceptionGroup as group:
         raise failure(first_failure(group), link, trace) from group
     except (MCPError, httpx2.HTTPError, httpx2.InvalidURL, ValueError, OSError) as error:
@@ -309,13 +371,18 @@ async def _answered(
         return types.ErrorData(code=code, message=str(error))
 
 
-async def _greet(session: ClientSession) -> None:
+async def _greet(session: ClientSession, *, negotiates: bool) -> None:
     try:
-        await session.initialize()
-    except MCPError as error:
-        if error.code not in (types.UNSUPPORTED_PROTOCOL_VERSION, types.METHOD_NOT_FOUND):
-            raise
-        await session.discover()
+        if negotiates:
+            await negotiate_auto(session)
+            return
+        try:
+            await session.initialize()
+        except MCPError as error:
+            try:
+                await session.discover()
+            except MCPError:
+                raise error from None
     except RuntimeError as error:  # A version that the package does not know.
         raise McpError("server_error", str(error)) from error
 

@@ -21,7 +21,7 @@ def _over_http(kind: str) -> Iterator[str]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         port = process.stdout.readline().strip()
-        yield f"http://127.0.0.1:{port}/{'mcp' if kind == 'http' else 'sse'}"
+        yield f"http://127.0.0.1:{port}/{'sse' if kind == 'sse' else 'mcp'}"
         process.kill()
 
 
@@ -33,3 +33,8 @@ def http_url() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def sse_url() -> Iterator[str]:
     yield from _over_http("sse")
+
+
+@pytest.fixture(scope="session")
+def modern_url() -> Iterator[str]:
+    yield from _over_http("modern")

@@ -1,5 +1,7 @@
-"""A server built with the package: `stdio`, `http` or `sse`. Over HTTP it prints its port and requires a key."""
+"""A server built with the package: `stdio`, `http`, `sse`, or `modern`: http without a handshake, as servers of
+2026-07-28 may be. Over HTTP it prints its port and requires a key."""
 
+import json
 import socket
 import sys
 
@@ -7,7 +9,7 @@ import anyio
 import uvicorn
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context, Image
-from mcp_types import ToolAnnotations
+from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult, ToolAnnotations
 
 server = MCPServer("good")
 cancelled: list[str] = []
@@ -52,7 +54,20 @@ async def grow(ctx: Context) -> str:
     """Makes another tool."""
     server.add_tool(was_cancelled, name="grown")
     await ctx.session.send_tool_list_changed()
+    await ctx.notify_tools_changed()
     return "done"
+
+
+@server.tool()
+async def ask(ctx: Context) -> str | InputRequiredResult:
+    """Asks twice, in round trips of its own, and says what came back."""
+    told = json.loads(ctx.request_state or "[]")
+    told += [each.content["name"] for each in (ctx.input_responses or {}).values()]
+    if len(told) == 2:
+        return " and ".join(told)
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+    params = ElicitRequestFormParams(message=f"Name {len(told) + 1}?", requested_schema=schema)
+    return InputRequiredResult(input_requests={"name": ElicitRequest(params=params)}, request_state=json.dumps(told))
 
 
 @server.prompt()
@@ -76,12 +91,30 @@ class Guard:
         await self._app(scope, receive, send)
 
 
+class Modern:
+    """Knows no handshake."""
+
+    def __init__(self, app) -> None:
+        self._app = app
+
+    async def __call__(self, scope, receive, send) -> None:
+        if scope["type"] != "http" or dict(scope["headers"]).get(b"mcp-protocol-version", b"") >= b"2026":
+            await self._app(scope, receive, send)
+            return
+        error = {"code": -32020, "message": "Missing MCP-Protocol-Version header"}
+        body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": 400, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
 def main() -> None:
     kind = sys.argv[1]
     if kind == "stdio":
         server.run("stdio")
         return
-    app = server.streamable_http_app() if kind == "http" else server.sse_app()
+    app = server.sse_app() if kind == "sse" else server.streamable_http_app()
+    app = Modern(app) if kind == "modern" else app
     listener = socket.create_server(("127.0.0.1", 0))
     sys.stdout.write(f"{listener.getsockname()[1]}\n")
     sys.stdout.flush()

@@ -3,23 +3,25 @@
 import json
 import re
 import sys
+from typing import Any
 
 import anyio
 import anyio.abc
 import pytest
 
-from acp_agent.mcp.base import McpError, ServerSpec
+from acp_agent.mcp.base import Answers, McpError, ServerSpec
 from acp_agent.mcp.surrogates import Repairer, repaired
 from tests.mcp.kit import HERE, kept
 
 KEY = {"x-key": "secret"}
 
 
-@pytest.fixture(params=["stdio", "http", "sse"])
+@pytest.fixture(params=["stdio", "http", "modern", "sse"])
 def spec(request: pytest.FixtureRequest) -> ServerSpec:
     if request.param == "stdio":
         return ServerSpec("good", "stdio", command=sys.executable, args=(str(HERE / "good_server.py"), "stdio"))
-    return ServerSpec("good", request.param, url=request.getfixturevalue(f"{request.param}_url"), headers=KEY)
+    kind = "http" if request.param == "modern" else request.param
+    return ServerSpec("good", kind, url=request.getfixturevalue(f"{request.param}_url"), headers=KEY)
 
 
 async def test_a_server_of_the_package_is_used(spec: ServerSpec) -> None:
@@ -41,6 +43,18 @@ async def test_a_server_of_the_package_is_used(spec: ServerSpec) -> None:
         if "grown" not in tools:
             assert await k.text("grow", "good") == "done"
             await k.until(lambda: "grown" in k.names)
+
+
+async def test_a_server_may_ask_for_more_before_it_answers(modern_url: str) -> None:
+    asked: list[str] = []
+
+    async def elicit(server: str, wanted: dict[str, Any]) -> dict[str, Any]:
+        asked.append(wanted["message"])
+        return {"action": "accept", "content": {"name": f"answer {len(asked)}"}}
+
+    async with kept(ServerSpec("good", "http", url=modern_url, headers=KEY), answers=Answers(elicit=elicit)) as k:
+        assert await k.text("ask", "good") == "answer 1 and answer 2"
+        assert asked == ["Name 1?", "Name 2?"]
 
 
 @pytest.mark.parametrize("kind", ["http", "sse"])
