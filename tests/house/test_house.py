@@ -28,7 +28,7 @@ SIDEWAYS = {("testing", "client"), ("conformance", "client"), ("conformance", "t
 """The test kit's editor is the client, with faults."""
 
 DOORS: dict[str, tuple[str, ...]] = {
-    "pydantic": ("acp_agent.tools",), "wcwidth": ("acp_agent.executors.terminals.screen",),
+    "pydantic": ("acp_agent.tools", "acp_agent.mcp.mcp_client"), "wcwidth": ("acp_agent.executors.terminals.screen",),
     "pyte": ("acp_agent.executors.terminals.screen",), "botocore": ("acp_agent.llm.clouds.bedrock",),
     "google": ("acp_agent.llm.clouds.vertex",), "genai_prices": ("acp_agent.llm.prices",),
     "mcp": ("acp_agent.mcp", "acp_agent.fronts.mcp_front"), "mcp_types": ("acp_agent.mcp",),

@@ -9,7 +9,7 @@ import anyio
 import uvicorn
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context, Image
-from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult, ToolAnnotations
+from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult, ToolAnnotations
 
 server = MCPServer("good")
 cancelled: list[str] = []
@@ -62,7 +62,9 @@ async def grow(ctx: Context) -> str:
 async def ask(ctx: Context) -> str | InputRequiredResult:
     """Asks twice, in round trips of its own, and says what came back."""
     told = json.loads(ctx.request_state or "[]")
-    told += [each.content["name"] for each in (ctx.input_responses or {}).values()]
+    for given in (ctx.input_responses or {}).values():
+        assert isinstance(given, ElicitResult) and given.content is not None
+        told.append(given.content["name"])
     if len(told) == 2:
         return " and ".join(told)
     schema = {"type": "object", "properties": {"name": {"type": "string"}}}
@@ -114,11 +116,11 @@ def main() -> None:
         server.run("stdio")
         return
     app = server.sse_app() if kind == "sse" else server.streamable_http_app()
-    app = Modern(app) if kind == "modern" else app
+    guarded = Guard(Modern(app) if kind == "modern" else app)
     listener = socket.create_server(("127.0.0.1", 0))
     sys.stdout.write(f"{listener.getsockname()[1]}\n")
     sys.stdout.flush()
-    uvicorn.Server(uvicorn.Config(Guard(app), log_level="warning", timeout_graceful_shutdown=0)).run(sockets=[listener])
+    uvicorn.Server(uvicorn.Config(guarded, log_level="warning", timeout_graceful_shutdown=0)).run(sockets=[listener])
 
 
 main()

@@ -20,7 +20,7 @@ KEY = {"x-key": "secret"}
 def spec(request: pytest.FixtureRequest) -> ServerSpec:
     if request.param == "stdio":
         return ServerSpec("good", "stdio", command=sys.executable, args=(str(HERE / "good_server.py"), "stdio"))
-    kind = "http" if request.param == "modern" else request.param
+    kind: Any = "http" if request.param == "modern" else request.param
     return ServerSpec("good", kind, url=request.getfixturevalue(f"{request.param}_url"), headers=KEY)
 
 
