@@ -22,7 +22,7 @@ MOST_OF_A_TOOL, MOST_OF_A_PROVIDER = 6, 4
 
 WHOLE = {
     "acp_agent/tools/checksum.py": "checksum.py", "acp_agent/tools/checksum.md": "checksum.md",
-    "tests/tools/test_checksum.py": "checksum_test.py", "acp_agent/llm/gateway.py": "gateway.py",
+    "tests/tools/test_checksum.py": "checksum_in_a_turn.py", "acp_agent/llm/gateway.py": "gateway.py",
     "acp_agent/testing/fake_gateway.py": "fake_gateway.py",
 }  # fmt: skip
 """New files -> their text in `added/`."""

@@ -37,9 +37,10 @@ async def test_a_timeout_keeps_what_was_printed(on: Stage) -> None:
     await process.close()
 
 
-async def test_a_command_may_clean_up_when_it_is_killed(on: Stage) -> None:
-    process = await on.commands.run(
-        Command("trap 'echo bye; exit 3' TERM; echo 1; while :; do sleep 0.01; done", on.folder)
+async def test_a_command_may_clean_up_when_it_is_killed(tmp_path: Path) -> None:
+    commands = LocalCommands(terminate_grace=60)
+    process = await commands.run(
+        Command("trap 'echo bye; exit 3' TERM; echo 1; while :; do sleep 0.01; done", tmp_path)
     )
     async for _ in process.output():
         break
@@ -47,6 +48,7 @@ async def test_a_command_may_clean_up_when_it_is_killed(on: Stage) -> None:
     assert process.stdout == "1\nbye\n"
     assert await process.wait() == ExitStatus(3)
     await process.close()
+    await commands.close()
 
 
 @pytest.mark.parametrize(("name", "number"), [("SIGKILL", 9), ("SIGSEGV", 11), ("SIGRTMIN+3", 37)])
