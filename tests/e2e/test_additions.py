@@ -17,7 +17,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 ADDED = Path(__file__).with_name("added")
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-COPIED = ("acp_agent", "docs", "kit", "schemas", "scripts", "tests", "editors/vscode/package.json")
+COPIED = (
+    "acp_agent", "docs", "kit", "schemas", "scripts", "tests", "editors/vscode/package.json",
+    "editors/vscode/src/core/undoMethods.ts",
+)  # fmt: skip
 MOST_OF_A_TOOL, MOST_OF_A_PROVIDER = 6, 4
 
 WHOLE = {
