@@ -18,6 +18,7 @@ from acp_agent.config.place_settings import Place, find_place, is_host, tmux_ses
 from acp_agent.config.xdg import state_dir
 from acp_agent.credentials.redactor import Redactor
 from acp_agent.errors import ConfigError
+from acp_agent.executors.base import Late
 from acp_agent.executors.base import Offer as EditorOffer
 from acp_agent.executors.scrub import scrubbing
 from acp_agent.lazy import load
@@ -38,7 +39,7 @@ from acp_agent.loop.shell.command_network import CommandNetwork
 from acp_agent.loop.shell.confinement import Confinement
 from acp_agent.loop.shell.folder_sandbox import FolderSandbox
 from acp_agent.loop.shell.private_folder import PrivateFolder
-from acp_agent.loop.shell.workspaces import Backend, Late, Project, Workspace, Workspaces
+from acp_agent.loop.shell.workspaces import Backend, Project, Workspace, Workspaces
 from acp_agent.loop.undo.change_recorder import ChangeRecorder
 from acp_agent.safety.environment import SECRET_NAMES
 from acp_agent.safety.folders.paths import Roots

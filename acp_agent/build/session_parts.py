@@ -15,6 +15,7 @@ from acp_agent.build.own_credentials import outside, own_keys
 from acp_agent.config.credentials import McpLogins
 from acp_agent.config.model import Settings
 from acp_agent.config.xdg import config_dir, state_dir
+from acp_agent.executors.base import Late
 from acp_agent.lazy import load
 from acp_agent.limits.shares import COMMANDS, CONNECTIONS, PROGRAMS, Share, Shares
 from acp_agent.loop.beside.scheduler import Scheduler
@@ -43,7 +44,6 @@ from acp_agent.loop.running_turn import RunningTurn
 from acp_agent.loop.session import Session
 from acp_agent.loop.shell.private_folder import PrivateFolder
 from acp_agent.loop.shell.session_shell import Shell
-from acp_agent.loop.shell.workspaces import Late
 from acp_agent.loop.toolbox.absent import Absent
 from acp_agent.loop.toolbox.extensions import Extensions
 from acp_agent.loop.toolbox.mcp_tools import SessionServers

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
 
 from msgspec import Struct, field
 
@@ -480,3 +481,25 @@ class Files(Protocol):
     ) -> Tally:
         """Copies with modes and times, links as links; all or nothing. `overwrite` as with `move`."""
         ...
+
+
+class Closes(Protocol):
+    async def close(self) -> None: ...
+
+
+Made = TypeVar("Made", bound=Closes)
+
+
+class Late(Generic[Made]):
+    """What the first call that needs it makes: loading it takes longer than a first answer should wait."""
+
+    def __init__(self, make: Callable[[], Made]) -> None:
+        self._make = make
+
+    @cached_property
+    def made(self) -> Made:
+        return self._make()
+
+    async def close(self) -> None:
+        if "made" in vars(self):
+            await self.made.close()

@@ -188,7 +188,7 @@ class FindTools(HarmlessTool[ToolsParams]):
     reads_only = True
 
     async def run(self, params: ToolsParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        offer = ctx.toolbox.offer
+        offer = ctx.offer
         found = await offer.find_more(params.query)
         if not found:
             names = ", ".join(f"`{entry.name}`" for entry in offer.left_out()) or "none"

@@ -199,7 +199,7 @@ class Bench:
         return ToolContext(
             call=self.the_call, files=self.files, roots=Roots(self.folder, rules=self.rules), config=self.config,
             shell=cast(Any, self.shell), memory=self.memory, languages=self.languages, web=self.web,
-            scheduler=scheduler, toolbox=cast(Any, SimpleNamespace(offer=full_offer())), redactor=Redactor(),
+            scheduler=scheduler, offer=full_offer(), redactor=Redactor(),
         )  # fmt: skip
 
     @property

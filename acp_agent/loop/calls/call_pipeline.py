@@ -361,7 +361,7 @@ class CallPipeline:
             languages=shell.project.languages,
             web=calls.web,
             scheduler=calls.scheduler,
-            toolbox=calls.toolbox,
+            offer=calls.toolbox.offer,
             redactor=calls.outputs.redactor,
         )
 

@@ -375,18 +375,11 @@ class Calls:
     def checked_place(self, entry: ToolEntry, params: Any) -> str:
         """The name of the workspace that the call is for. Raises ToolError if it cannot run there."""
         shell, home = self.shell, self.conversation.home
-        given = getattr(params, PLACE, None) if entry.name in PLACED else None
-        place: str = given or shell.place
+        place: str = (getattr(params, PLACE, None) if entry.name in PLACED else None) or shell.place
         if any(getattr(params, name, None) for name in ("terminal", *IN_PANE)) and place != home:
             words = f"A program in a terminal runs where the session is (`{home}`), where it is judged."
             raise ToolError(words, "invalid_parameters", suggestion="Run it without `terminal`, or without `place`.")
-        apart = place in shell.workspaces.apart
-        if getattr(params, "background", False) and (apart or (given and shell.project.away)):
-            words = (
-                f"No command can stay in the background in `{place}`: this session's background commands are its own."
-            )
-            raise ToolError(words, "invalid_parameters", suggestion="Run it without `background`, or without `place`.")
-        if place != shell.place and not apart and place not in shell.places:
+        if place not in (shell.place, *shell.places):
             known = ", ".join(f"`{name}`" for name in (shell.place, *shell.places))
             raise ToolError(f"No single call can run in the place `{place}`; it can in {known}.", "invalid_parameters")
         return place

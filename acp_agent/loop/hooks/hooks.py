@@ -25,7 +25,7 @@ from acp_agent.config.safety_settings import (
     HooksConfig,
 )
 from acp_agent.errors import ExecutorError, NotAsTrusted
-from acp_agent.executors.base import Command
+from acp_agent.executors.base import Command, Late
 from acp_agent.lazy import load
 from acp_agent.loop.choices import Choices
 from acp_agent.loop.journal import Journal
@@ -38,7 +38,6 @@ from acp_agent.schema import acp
 if TYPE_CHECKING:
     from acp_agent.executors.local import LocalCommands
     from acp_agent.loop.hooks.deciding_hooks import Decided, DecidingHooks
-    from acp_agent.loop.shell.workspaces import Late
     from acp_agent.loop.toolbox.trusted_programs import TrustedPrograms
 
 TOLD = ("tool_before", "tool_after", "file_changed", "cwd_changed")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 from msgspec import Struct
 
-from acp_agent.executors.base import Commands, Files, Offer
+from acp_agent.executors.base import Commands, Files, Late, Offer
 from acp_agent.loop.shell.confinement import Confinement
 
 if TYPE_CHECKING:
@@ -24,28 +24,6 @@ if TYPE_CHECKING:
     from acp_agent.loop.shell.private_folder import PrivateFolder
     from acp_agent.loop.undo.change_recorder import ChangeRecorder
     from acp_agent.safety.folders.paths import Roots
-
-
-class Closes(Protocol):
-    async def close(self) -> None: ...
-
-
-Made = TypeVar("Made", bound=Closes)
-
-
-class Late(Generic[Made]):
-    """What the first call that needs it makes: loading it takes longer than a first answer should wait."""
-
-    def __init__(self, make: Callable[[], Made]) -> None:
-        self._make = make
-
-    @cached_property
-    def made(self) -> Made:
-        return self._make()
-
-    async def close(self) -> None:
-        if "made" in vars(self):
-            await self.made.close()
 
 
 class Backend(Struct, frozen=True):

@@ -32,7 +32,7 @@ def shown_notebook(
     """`limit` cells from `offset` (from 1), as many as there is room for."""
     count, first = len(notebook.cells), offset or 1
     how = ""
-    if ctx.toolbox.offer.bring("edit_notebook"):
+    if ctx.offer.bring("edit_notebook"):
         how = "; `edit_notebook` replaces, inserts and deletes cells, `edit` changes text in their sources"
     lines = [f"[a notebook with {count} cell{'s' if count != 1 else ''}{_language(notebook)}{how}]"]
     if first > max(count, 1):

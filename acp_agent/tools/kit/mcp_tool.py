@@ -142,7 +142,7 @@ class ServerTool(Tool[ServerParams]):
         self, params: ServerParams, ctx: ToolContext, call: ServerCall[McpResult], progress: _Progress, after: float
     ) -> ToolResult | None:
         """`None`: it has to be waited for, since too many are in the background or the caller could not look at it."""
-        if all(entry.name != LOOKS for entry in ctx.toolbox.offer.sent()):
+        if all(entry.name != LOOKS for entry in ctx.offer.sent()):
             return None
         words = f"MCP call {self.describe(params, ctx.roots).title}"
         process = _Process(self, call, progress)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from acp_agent.loop.beside.scheduler import Scheduler
     from acp_agent.loop.memory.memory import Memory
     from acp_agent.loop.shell.session_shell import Shell
-    from acp_agent.loop.toolbox.toolbox import Toolbox
+    from acp_agent.tools.kit.registry import ToolEntry
     from acp_agent.tools.net.web_access import WebAccess
 
 
@@ -278,6 +278,24 @@ class CallHandle(Protocol):
         ...
 
 
+class ToolOffer(Protocol):
+    """Which tools the model has."""
+
+    def bring(self, name: str) -> bool:
+        """Adds a tool, which what the model has just seen calls for, to what is sent. Whether it is offered."""
+        ...
+
+    async def find_more(self, query: str) -> list[ToolEntry]:
+        """Adds the tools that fit the words best to what is sent; returns them, best first."""
+        ...
+
+    def left_out(self) -> list[ToolEntry]:
+        """What is offered, but not sent."""
+        ...
+
+    def sent(self) -> list[ToolEntry]: ...
+
+
 class ToolContext(Struct, frozen=True):
     """The context of a call: the call itself, the parts of its session, and its folders."""
 
@@ -290,6 +308,6 @@ class ToolContext(Struct, frozen=True):
     languages: LanguageServices
     web: WebAccess
     scheduler: Scheduler
-    toolbox: Toolbox
+    offer: ToolOffer
     redactor: Redactor
     """Redacts credentials in texts."""

@@ -31,6 +31,8 @@ from acp_agent.safety.deciding.deciders import Deciders
 from acp_agent.schema import acp
 from acp_agent.testing.fake_model import Answer
 from tests.agent.kit import agent_rig, put, puts, results, rig, went
+from tests.agent.test_background import model
+from tests.executors.kit import alive, until_dead, until_exists
 from tests.system.agent.kit import bash, on_host, tool, worked_there
 from tests.waits import until
 
@@ -413,8 +415,23 @@ async def test_single_commands_and_sub_agents_run_on_another_host(tmp_path: Path
     assert ssh_children() == []
 
 
+async def test_a_single_command_stays_in_the_background_of_another_host(tmp_path: Path, config: str, there: Path):
+    local = config.replace('place = "build"', 'place = "local"\nmode = "auto"')
+    command = "echo $$ > pid; echo began; exec sleep 1000"
+
+    def looks(found: list[str]) -> Answer:
+        return tool("bash_output", run_id=found[0])
+
+    script: list[Any] = [tool("bash", command=command, place="build", background=True), looks, "done"]
+    async with went(tmp_path, model(*script), config=local, permissions=[allow_once]) as r:
+        pid = int(await until_exists(there / "pid"))
+        title = f"{command} (on host far)"
+        assert [request.tool_call.title for request in r.editor.permission_requests] == [title]
+        assert "began" in json.dumps(r.messages(3)[-1]) and alive(pid)
+    await until_dead(pid)
+
+
 @pytest.mark.parametrize(("more", "why"), [
-    ({"run_in_background": True}, "No command can stay in the background in `build`"),
     ({"terminal": True}, "A program in a terminal runs where the session is (`local`)"),
     ({"place": "local"}, "a hook cannot move a call to another place"),
 ], ids=lambda value: "" if isinstance(value, str) else next(iter(value)))  # fmt: skip
@@ -447,13 +464,9 @@ async def test_leaving_is_asked_about_always_and_in_worktrees(tmp_path: Path, co
     async with rig(tmp_path, [bash("touch a"), Answer(text="ok")], config=config, permissions=[allow_always]) as r:
         await r.editor.prompt("go")
     local = config.replace('place = "build"', 'place = "local"\nmode = "auto"')
-    script = [
-        tool("bash", command="touch b", place="build"), tool("bash", command="touch c", place="build", background=True),
-        Answer(text="ok"),
-    ]  # fmt: skip
+    script = [tool("bash", command="touch b", place="build"), Answer(text="ok")]
     async with went(tmp_path, script, config=local, permissions=[allow_once]) as r:
         assert [request.tool_call.title for request in r.editor.permission_requests] == ["touch b (on host far)"]
-        assert "background" in json.dumps(r.messages(3))
     assert sorted(entry.name for entry in there.iterdir()) == ["a", "b"]
     for command in ("git init -q .", "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x"):
         assert os.system(f"cd {tmp_path}/project && {command}") == 0
