@@ -31,6 +31,8 @@ RANK = {"pending": 0, "in_progress": 1, "completed": 2, "failed": 2}
 OPENERS = ("session/load", "session/resume")
 """Requests that name the session themselves."""
 
+BESIDE = ("acp-v1-drafts.schema.json", "acp-v1-1.34.overlay.json")
+"""Additions to the pinned schema."""
 DRAFTS = {"session/fork": ("session/resume", "session/new")}
 """Methods of drafts -> those whose params and whose result they have."""
 
@@ -50,15 +52,16 @@ CAPABILITY: dict[str, tuple[str, ...]] = {
 
 
 def with_drafts(file: Path) -> dict[str, Any]:
-    """The pinned schema with the drafts that are served, which are in a file beside it."""
+    """The pinned schema with what is in files beside it: the drafts that are served, and what became stable since."""
     document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    drafts = json.loads(file.with_name("acp-v1-drafts.schema.json").read_text(encoding="utf-8"))
     definitions = document["$defs"]
-    definitions.update(drafts["$defs"])
-    for name, properties in drafts["properties"].items():
-        definitions[name]["properties"].update(properties)
-    for name, variants in drafts["variants"].items():
-        definitions[name]["oneOf"] += variants
+    for name in BESIDE:
+        added = json.loads(file.with_name(name).read_text(encoding="utf-8"))
+        definitions.update(added["$defs"])
+        for definition, properties in added["properties"].items():
+            definitions[definition]["properties"].update(properties)
+        for definition, variants in added["variants"].items():
+            definitions[definition]["oneOf"] += variants
     return document
 
 
