@@ -47,7 +47,7 @@ from acp_agent.protocol.profiles import RenderingPlan, rendering_plan
 from acp_agent.safety.folders.paths import real_path
 from acp_agent.schema import acp
 from acp_agent.schema.decode import decode_params
-from acp_agent.store.base import LogEntry, SessionRecord
+from acp_agent.store.base import ClientPrompt, ListedSession, LogEntry, SessionRecord
 
 if TYPE_CHECKING:
     from acp_agent.config.load import Config
@@ -297,11 +297,11 @@ class Agent:
     async def fork_session(self, request: acp.ResumeSessionRequest) -> Reply:
         """ACP's draft: its params are those of `session/resume`, its answer that of `session/new`."""
         self.sessions.room_for_one()
-        source, (cwd, more), config = await asyncio.to_thread(self._stored, request)
+        source, (cwd, more), config, told = await asyncio.to_thread(self._stored, request)
         store = self._opening.store(config)
         hold = await self._isolated(request, config) if self._opening.isolates(request.meta, config) else None
         with nullcontext() if hold is None else _session_in(hold):
-            forked = await load(FORK_WISHED)(store, source, request.meta, self.sessions.get(source.id))
+            forked = await load(FORK_WISHED)(store, _told(source, told), request.meta, self.sessions.get(source.id))
             if hold is not None:
                 prompt = forked.turns + 1 if forked.turns < source.turns else 0
                 top, folder = hold.worktree.top, hold.worktree.path
@@ -317,8 +317,9 @@ class Agent:
 
     def _stored(
         self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest
-    ) -> tuple[SessionRecord, tuple[str, tuple[str, ...]], Config]:
-        """The session that a request names, and the folders and the configuration to open it with."""
+    ) -> tuple[SessionRecord, tuple[str, tuple[str, ...]], Config, ClientPrompt | None]:
+        """The session that a request names, and the folders, the configuration and the client's system prompt to open
+        it with; none: its own one."""
         cwd, more = self._opening.folders(request.cwd, request.additional_directories)
         config = self._opening.config(cwd)
         record = self._opening.store(config).get(request.session_id)
@@ -326,16 +327,16 @@ class Agent:
             raise ResourceNotFound(f"Session {request.session_id!r} does not exist")
         if (request.meta or {}).get("login") != "later":
             self._opening.login.need(config)
-        return record, (cwd, more), config
+        return record, (cwd, more), config, self._opening.client_prompt(request, config)
 
     async def _reopen(
         self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest, *, reads: bool = False
     ) -> tuple[Session, list[LogEntry]]:
         """The session and, if it `reads`, its log, as long as nobody else has opened it."""
         with self._arrives(request.session_id):
-            record, (cwd, more), config = await asyncio.to_thread(self._stored, request)
+            record, (cwd, more), config, told = await asyncio.to_thread(self._stored, request)
             async with self.sessions.reopening:
-                return await self._opened_again(record, cwd, more, config, request.mcp_servers, reads=reads)
+                return await self._opened_again(record, cwd, more, config, request.mcp_servers, told, reads=reads)
 
     @contextmanager
     def _arrives(self, session_id: str) -> Iterator[None]:
@@ -355,6 +356,7 @@ class Agent:
         more: tuple[str, ...],
         config: Config,
         mcp_servers: Sequence[acp.McpServer] | None,
+        told: ClientPrompt | None,
         *,
         reads: bool,
     ) -> tuple[Session, list[LogEntry]]:
@@ -371,8 +373,11 @@ class Agent:
             config = chosen(config, record, self._opening.environ)
             store = self._opening.store(config)
             entries = await store.do(store.entries, record.id) if reads else []
+            opened = self._opening.opened(_told(record, told), config, mcp_servers)
+            if told is not None:
+                await store.do(store.instruct, record.id, told)
             await self._expect(record.id)
-            return self._add(self._opening.opened(record, config, mcp_servers)), entries
+            return self._add(opened), entries
         finally:
             if hold is not None:
                 hold.release()
@@ -557,6 +562,11 @@ def _session_in(hold: Hold) -> Iterator[None]:
     hold.release()
 
 
+def _told(record: SessionRecord, told: ClientPrompt | None) -> SessionRecord:
+    """The session with this system prompt of its client, if one is stated."""
+    return record if told is None else replace(record, client_prompt=told)
+
+
 def told_of(session: Session) -> dict[str, Any]:
     """What every response that opens a session again says of it."""
     return {
@@ -566,7 +576,7 @@ def told_of(session: Session) -> dict[str, Any]:
     }
 
 
-def cursor_of(record: SessionRecord) -> str:
+def cursor_of(record: ListedSession) -> str:
     """Where a list goes on that ended with this one."""
 
     return base64.urlsafe_b64encode(json.dumps([record.updated_at, record.id]).encode()).decode()

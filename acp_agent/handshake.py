@@ -68,6 +68,7 @@ def answer_initialize(params: object, config: Mapping[str, Any]) -> dict[str, An
                 "resume": {},
                 "close": {},
                 "fork": {},
+                "systemPrompt": {"mode": {"override": {}}},
             },
             **({"providers": {}} if unstable else {}),
             "auth": {**({"status": {}} if unstable else {}), **({"logout": {}} if login else {})},

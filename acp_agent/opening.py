@@ -29,11 +29,12 @@ from acp_agent.loop.toolbox.trust import project_layer
 from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.safety.folders.protect import WORKTREES, configured_folders
 from acp_agent.schema import acp
-from acp_agent.store.base import SessionRecord
+from acp_agent.store.base import ClientPrompt, ListedSession, SessionRecord
 from acp_agent.store.session_store import SessionStore
 from acp_agent.store.stores import postgres_store, sqlite_store
 
 PLACE_VARIABLE = "ACP_CODER_PLACE"
+CLIENT_PROMPT = "acp_agent.build.client_prompt:client_prompt"
 WORKTREE = "acp_agent.loop.shell.worktrees:of_folder"
 
 
@@ -87,7 +88,7 @@ class Opening:
     def may_open(self, folder: str) -> bool:
         return self._may(real_path(Path(folder)))
 
-    def may_see(self, record: SessionRecord) -> bool:
+    def may_see(self, record: ListedSession) -> bool:
         """Whether it is of a folder that may be opened, wherever the folder's name leads by now."""
         return self._may(Path(record.real)) if record.real else self.may_open(record.cwd)
 
@@ -156,10 +157,21 @@ class Opening:
             model=models[0],
             thought_level=agent.thought_level,
             real=real,
+            client_prompt=self.client_prompt(request, config),
         )
         new = self.opened(record, config, request.mcp_servers, models)
         self.store(config).create(new.record)
         return new
+
+    def client_prompt(
+        self, request: acp.NewSessionRequest | acp.LoadSessionRequest | acp.ResumeSessionRequest, config: Config
+    ) -> ClientPrompt | None:
+        """The system prompt that a request states. Raises InvalidParams."""
+        field, meta, servers = request.system_prompt, request.meta, request.mcp_servers
+        if field is None and "systemPrompt" not in (meta or {}):
+            return None
+        stated: ClientPrompt | None = load(CLIENT_PROMPT)(field, meta, servers, config.settings, self.environ)
+        return stated
 
     def config(self, cwd: str | None = None) -> Config:
         """The configuration; with `cwd`, that folder's own, where it is trusted, is part of it. Raises ConfigError."""

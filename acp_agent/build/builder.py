@@ -16,7 +16,7 @@ import anyio.to_thread
 
 from acp_agent.build.host_session import reached
 from acp_agent.build.open_workspaces import start
-from acp_agent.build.own_credentials import own_credentials
+from acp_agent.build.own_credentials import of_session
 from acp_agent.build.session_parts import build_parts, owners_shares
 from acp_agent.build.warming import warm
 from acp_agent.config.xdg import state_dir
@@ -83,10 +83,7 @@ class Builder:
     def _redaction(self, session: Session) -> Redaction:
         """Knows the agent's own keys and those of the MCP servers. Sessions with the same keys share it."""
         settings = session.config.settings
-        named = [getattr(server, where, ()) for server in session.mcp_servers for where in ("env", "headers")]
-        urls = [getattr(server, "url", "") for server in session.mcp_servers]
-        given = [{item.name: item.value for item in some} for some in named]
-        values = own_credentials(settings, self._environ, given, urls)
+        values = of_session(settings, self._environ, session.mcp_servers)
         self._models.recorded.know(session.roots.clients[0], values, settings.secrets.extra_patterns)
         identity = (values, tuple(settings.secrets.extra_patterns), settings.secrets.redact)
         if identity not in self._redactions:

@@ -12,6 +12,7 @@ from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig, Settings
 from acp_agent.credentials.redactor import SHORTEST_OWN, own_values
 from acp_agent.credentials.values import is_credential
+from acp_agent.schema import acp
 
 SIGNS = re.compile(r"(?i)sig(?:nature)?$|^(?:code|key|auth)$")
 """Parameters that let in."""
@@ -39,6 +40,13 @@ def own_credentials(
     keys += [word for server in settings.mcp.servers.values() if server.url for word in logins.tokens(server.url)]
     keys += [host_key(each.host, each.env, environ) for each in settings.network.credentials.values()]
     return tuple(dict.fromkeys([*(value for some in variables for value in own_values(some)), *filter(None, keys)]))
+
+
+def of_session(settings: Settings, environ: Mapping[str, str], mcp_servers: Sequence[acp.McpServer]) -> tuple[str, ...]:
+    """As `own_credentials`, with those that the client's MCP servers have."""
+    named = [getattr(server, where, ()) for server in mcp_servers for where in ("env", "headers")]
+    urls = [getattr(server, "url", "") for server in mcp_servers]
+    return own_credentials(settings, environ, [{item.name: item.value for item in some} for some in named], urls)
 
 
 def _of_headers(headers: Mapping[str, str]) -> list[str]:

@@ -12,7 +12,7 @@ from acp_agent.errors import UsageError
 from acp_agent.lazy import load
 from acp_agent.loop.memory.transcripts import as_json_lines, as_markdown
 from acp_agent.opening import open_store
-from acp_agent.store.base import SessionRecord
+from acp_agent.store.base import ListedSession
 from acp_agent.store.session_store import SessionStore
 from acp_agent.store.spending_store import Spent, dollars
 
@@ -39,7 +39,7 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
     return 0
 
 
-def _find(store: SessionStore, beginning: str) -> SessionRecord:
+def _find(store: SessionStore, beginning: str) -> ListedSession:
     exact = store.get(beginning)
     if exact is not None:
         return exact
@@ -66,16 +66,16 @@ def _cost(spent: Spent | None) -> str:
     return f"{dollars(spent.cost)}+?" if spent.unpriced else dollars(spent.cost)
 
 
-def _show(store: SessionStore, record: SessionRecord) -> None:
+def _show(store: SessionStore, record: ListedSession) -> None:
     for line in as_markdown(record, store.entries(record.id)):
         sys.stdout.write(line + "\n")
 
 
-def _export(store: SessionStore, record: SessionRecord) -> None:
+def _export(store: SessionStore, record: ListedSession) -> None:
     for line in as_json_lines(record, store.entries(record.id)):
         sys.stdout.write(line + "\n")
 
 
-def _delete(store: SessionStore, record: SessionRecord) -> None:
+def _delete(store: SessionStore, record: ListedSession) -> None:
     store.delete(record.id)
     sys.stdout.write(f"deleted {record.id}\n")

@@ -19,7 +19,7 @@ from acp_agent.loop.published import Published
 from acp_agent.loop.turn_queue import TurnQueue
 from acp_agent.protocol.client import Client
 from acp_agent.schema import acp
-from acp_agent.store.base import LogEntry, SessionRecord
+from acp_agent.store.base import ClientPrompt, LogEntry, SessionRecord
 from acp_agent.store.session_store import SessionStore
 from acp_agent.store.spending_store import Spent
 
@@ -69,6 +69,7 @@ class SessionState:
         self.published = Published(opened.config.settings.lsp)
         self.cache_key = record.id
         """For the provider's prompt cache; a fork has its source's."""
+        self.client_prompt = record.client_prompt
         self.title = record.title
         self.turns = record.turns
         self.usage: acp.UsageUpdate | None = None
@@ -88,6 +89,11 @@ class SessionState:
             raise StoreError(f"session {self.id} was deleted and cannot be forked")
         forked: SessionRecord = await self.store.do(load(FORK), self.store, record, entries, self, cwd)
         return forked
+
+    async def instruct(self, told: ClientPrompt) -> None:
+        """Has this system prompt of its client, from the next request to the model on. Raises StoreError."""
+        await self.store.do(self.store.instruct, self.id, told)
+        self.client_prompt = told
 
     def instructions(self) -> Instructions | None:
         """Of the head of the conversation, if it has been built."""

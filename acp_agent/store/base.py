@@ -20,7 +20,16 @@ EntryKind = Literal["update", "message", "reset", "turn", "rewind", "unrewind", 
 Decision = Literal["allow", "reject"]
 
 
-class SessionRecord(msgspec.Struct, frozen=True):
+class ClientPrompt(msgspec.Struct, frozen=True):
+    """What a client added to the system prompt of a session, or put in the place of its default part."""
+
+    mode: Literal["append", "override"]
+    text: str
+
+
+class ListedSession(msgspec.Struct, frozen=True):
+    """What lists have of a session."""
+
     id: str
     cwd: str
     additional_directories: tuple[str, ...] = ()
@@ -38,6 +47,13 @@ class SessionRecord(msgspec.Struct, frozen=True):
     """As in `agent.place`, if one was chosen for it."""
     real: str = ""
     """What `cwd` led to when it was stated; empty in sessions of earlier versions."""
+
+
+class SessionRecord(ListedSession, frozen=True):
+    """A session, whole."""
+
+    client_prompt: ClientPrompt | None = None
+    """No part of the conversation."""
 
 
 class LogEntry(msgspec.Struct, frozen=True):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-FORMAT = 11
+FORMAT = 12
 """The last format of both databases."""
 
 LANE = "acp_agent.store.lane:Lane"

@@ -245,3 +245,7 @@ ALTER TABLE sessions ADD COLUMN real_cwd TEXT NOT NULL DEFAULT ''
 ALTER TABLE sessions ADD COLUMN parent TEXT REFERENCES sessions (id) ON DELETE CASCADE
 
 CREATE INDEX sessions_by_parent ON sessions (parent) WHERE parent IS NOT NULL
+
+-- format 12
+
+ALTER TABLE sessions ADD COLUMN client_prompt TEXT NOT NULL DEFAULT ''

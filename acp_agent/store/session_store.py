@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from acp_agent.errors import StoreConflict, StoreError
 from acp_agent.lazy import load
 from acp_agent.store.audit_heads import AuditHeads
-from acp_agent.store.base import Decision, LogEntry, Permission, SessionRecord, read_stored
+from acp_agent.store.base import ClientPrompt, Decision, ListedSession, LogEntry, Permission, SessionRecord, read_stored
 from acp_agent.store.database import Database, Part, Transaction, clean, now
 from acp_agent.store.experience import QuestionStore, TrajectoryStore
 from acp_agent.store.found_words import History
@@ -77,7 +77,7 @@ class SessionStore(Part):
         """`parent`: the session whose sub-agent it is, with which it goes until it has a turn."""
         made = record.created_at or now()
         self._db.change(
-            f"INSERT INTO sessions ({COLUMNS}, parent) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            f"INSERT INTO sessions ({COLUMNS}, parent, client_prompt) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             record.id,
             record.cwd,
             _directories(record.additional_directories),
@@ -91,17 +91,28 @@ class SessionStore(Part):
             record.place,
             record.real,
             parent,
+            _json(record.client_prompt),
         )
 
-    def create_child(self, session_id: str, parent: str, **about: str) -> None:
+    def create_child(self, session_id: str, parent: str, **about: Any) -> None:
         """A session for a sub-agent of `parent`, which is like that but for what is stated."""
         if (record := self.get(parent)) is None:
             raise StoreError(f"session {parent} was deleted")
         self.create(replace(record, id=session_id, turns=0, created_at="", updated_at="", **about), parent)
 
     def get(self, session_id: str) -> SessionRecord | None:
-        rows = self._db.rows(f"SELECT {COLUMNS} FROM sessions WHERE id = ?", session_id)
-        return _record(rows[0]) if rows else None
+        rows = self._db.rows(f"SELECT {COLUMNS}, client_prompt FROM sessions WHERE id = ?", session_id)
+        if not rows:
+            return None
+        *row, told = rows[0]
+        whole: tuple[Any, ...] = (*_columns(row), read_stored(told, type=ClientPrompt) if told else None)
+        return SessionRecord(*whole)
+
+    def instruct(self, session_id: str, told: ClientPrompt) -> None:
+        """The session has this system prompt of its client from now on."""
+        text = _json(told)
+        statement = "UPDATE sessions SET client_prompt = ? WHERE id = ? AND client_prompt <> ?"
+        self._db.change(statement, text, session_id, text)
 
     def change(
         self,
@@ -135,7 +146,7 @@ class SessionStore(Part):
 
     def sessions(
         self, *, cwd: str | None, before: tuple[str, str] | None, limit: int, include: Collection[str] = ()
-    ) -> list[SessionRecord]:
+    ) -> list[ListedSession]:
         """Newest first. Only sessions that have a turn, and those in `include`. `before`: `(updated_at, id)` of the
         last one already seen. `cwd`: only those of the folder to which this name leads."""
         places = ",".join("?" * len(include))
@@ -149,7 +160,7 @@ class SessionStore(Part):
             query += " AND (updated_at, id) < (?, ?)"
             values.extend(before)
         query += " ORDER BY updated_at DESC, id DESC LIMIT ?"
-        return [_record(row) for row in self._db.rows(query, *values, limit)]
+        return [ListedSession(*_columns(row)) for row in self._db.rows(query, *values, limit)]
 
     def count(self) -> int:
         """How many have a turn."""
@@ -335,10 +346,14 @@ def _text(text: str | None) -> str | None:
     return None if text is None else clean(text)
 
 
+def _json(told: ClientPrompt | None) -> str:
+    return "" if told is None else msgspec.json.encode(told).decode()
+
+
 def _directories(directories: tuple[str, ...]) -> str:
     return msgspec.json.encode(directories).decode()
 
 
-def _record(row: tuple[Any, ...]) -> SessionRecord:
+def _columns(row: Sequence[Any]) -> tuple[Any, ...]:
     id_, cwd, directories, *rest = row
-    return SessionRecord(id_, cwd, read_stored(directories, type=tuple[str, ...]), *rest)
+    return (id_, cwd, read_stored(directories, type=tuple[str, ...]), *rest)

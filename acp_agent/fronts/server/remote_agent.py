@@ -38,7 +38,7 @@ from acp_agent.protocol.connection import Reply
 from acp_agent.protocol.profiles import RenderingPlan, watches_turns
 from acp_agent.safety.deciding.audit import TOKEN
 from acp_agent.schema import acp
-from acp_agent.store.base import SessionRecord
+from acp_agent.store.base import ClientPrompt, SessionRecord
 from acp_agent.store.leases import TURN
 
 if TYPE_CHECKING:
@@ -377,10 +377,12 @@ class RemoteAgent(Agent):
 
     def _stored(
         self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest
-    ) -> tuple[SessionRecord, tuple[str, tuple[str, ...]], Config]:
+    ) -> tuple[SessionRecord, tuple[str, tuple[str, ...]], Config, ClientPrompt | None]:
         found = super()._stored(request)
         if not self._opening.may_see(found[0]):
             raise ResourceNotFound(f"Session {request.session_id!r} does not exist")
+        if found[3] is not None and self._identity.scope != "prompt":
+            raise NotAllowed("This token may not give a session a system prompt")
         return found
 
     async def _joined(
@@ -393,7 +395,7 @@ class RemoteAgent(Agent):
     async def _join(
         self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest
     ) -> tuple[Session | None, Watcher, Audience]:
-        record, (cwd, more), config = await asyncio.to_thread(self._stored, request)
+        record, (cwd, more), config, told = await asyncio.to_thread(self._stored, request)
         async with self.sessions.reopening:
             await self.sessions.closed(record.id)
             audience = await self._house.expected(record.id)
@@ -406,6 +408,8 @@ class RemoteAgent(Agent):
             as_asked = same_folders and session.mcp_servers == tuple(request.mcp_servers or ())
             if self._identity.scope == "prompt" and not (as_asked or session.queue.busy or others):
                 session = None
+        if session is not None and told is not None:
+            await session.instruct(told)
         if session is not None or self._identity.scope != "prompt":
             return session, self._enter(audience, self._plan(config.settings)), audience
         self._house.room_for_one()

@@ -15,7 +15,7 @@ from acp_agent.errors import InvalidParams, StoreError
 from acp_agent.fronts.server.operations import NotSo, Operation
 from acp_agent.loop.memory.transcripts import as_json_lines, as_markdown
 from acp_agent.opening import normal
-from acp_agent.store.base import SessionRecord, read_stored
+from acp_agent.store.base import ListedSession, SessionRecord, read_stored
 from acp_agent.store.session_store import SessionStore
 
 T = TypeVar("T")
@@ -107,7 +107,7 @@ class Answer(msgspec.Struct, frozen=True):
 class History:
     """Of one owner. `look` opens their store. `may_see`: whether one is shown. All raise NotSo."""
 
-    def __init__(self, look: Callable[[], SessionStore | None], may_see: Callable[[SessionRecord], bool]) -> None:
+    def __init__(self, look: Callable[[], SessionStore | None], may_see: Callable[[ListedSession], bool]) -> None:
         self._look = look
         self._may_see = may_see
 
@@ -132,7 +132,7 @@ class History:
         within = None if asked.session is msgspec.UNSET else str(asked.session)
 
         def find(store: SessionStore) -> Answer:
-            known: dict[str, SessionRecord | None] = {}
+            known: dict[str, ListedSession | None] = {}
             found = []
             before = asked.before or None
             hits = store.history.search(asked.q, session_id=within, limit=asked.limit + 1, before=before)
@@ -243,7 +243,7 @@ OPERATIONS = (
 """`ask` is a method of a History."""
 
 
-def _stored(store: SessionStore, records: Sequence[SessionRecord]) -> list[Stored]:
+def _stored(store: SessionStore, records: Sequence[ListedSession]) -> list[Stored]:
     counts = store.shown([record.id for record in records])
     return [
         Stored(

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from acp_agent.loop.shell.session_shell import Shell
     from acp_agent.loop.shell.workspaces import Project
     from acp_agent.loop.shell.worktrees import Hold
+    from acp_agent.store.base import ClientPrompt
 
 MAKE_WORKTREE = "acp_agent.loop.shell.worktrees:make"
 
@@ -87,11 +88,13 @@ async def _run_in(calls: Calls, call: Call, task: Task, shell: Shell) -> ToolRes
     """`shell`: whose workspace it works in."""
     written = _written(calls, task.agent)
     tools, model = _allowed(calls, task, written, shell.project), await _model(calls, written)
-    outbox = await _stored_child(calls, task, model, shell)
+    told = calls.session.client_prompt if written is not None and written.client_prompt else None
+    told = None if told is None else replace(told, mode="append")
+    outbox = await _stored_child(calls, task, model, shell, told)
     parent = Parent(call, calls.reports, task.title, task.agent or task.title, outbox)
     below = _below(calls, parent, tools, shell.below(call.id))
     hooks, rounds, about = shell.hooks, 0, parent.about
-    host = _SubHost(below, model, outbox, "" if written is None else written.instructions)
+    host = _SubHost(below, model, outbox, told, "" if written is None else written.instructions)
     host.refused = None if hooks.deciding is None else partial(hooks.before_compaction, **about)
     host.add(llm.UserMessage((llm.TextPart(task.prompt),)))
     outbox.emit(UserMessageChunk(content=TextContent(text=task.prompt)))
@@ -129,11 +132,13 @@ async def _run_in(calls: Calls, call: Call, task: Task, shell: Shell) -> ToolRes
     return result if task.agent != REVIEWER else await _with_findings(result, shell.roots)
 
 
-async def _stored_child(calls: Calls, task: Task, model: ReadyModel, shell: Shell) -> ChildOutbox:
-    """The log of a new sub-agent, in the store. Raises StoreError."""
+async def _stored_child(
+    calls: Calls, task: Task, model: ReadyModel, shell: Shell, told: ClientPrompt | None
+) -> ChildOutbox:
+    """The log of a new sub-agent, in the store; `told`: its client's system prompt. Raises StoreError."""
     session, sources, new = calls.session, calls.memory.sources, str(uuid.uuid4())
     about = {"title": session.outbox.clean(task.title), "model": model.chosen, "place": shell.workspace.name}
-    await session.store.do(session.store.create_child, new, sources[0], **about)
+    await session.store.do(session.store.create_child, new, sources[0], **about, client_prompt=told)
     outbox = ChildOutbox(new, session.outbox)
     outbox.put("fork", encode(ForkMark(sources)))
     return outbox
@@ -258,12 +263,14 @@ def _sub_settings(settings: llm.ModelSettings, more: str) -> llm.ModelSettings:
 class _SubHost(SessionHost):
     """The host of a sub-agent's turn: its text is stored, and not shown."""
 
-    def __init__(self, calls: Calls, model: ReadyModel, outbox: ChildOutbox, instructions: str) -> None:
+    def __init__(
+        self, calls: Calls, model: ReadyModel, outbox: ChildOutbox, told: ClientPrompt | None, instructions: str
+    ) -> None:
         session, conversation = calls.session, calls.conversation
         super().__init__(session, model, conversation.memory, conversation.toolbox.offer, calls.shell.hooks, outbox)
         self.refused: Callable[[], Awaitable[str]] | None = None
         """As in `Room.fit`."""
-        self._own = _sub_settings(model_settings(session, conversation.memory, model), instructions)
+        self._own = _sub_settings(model_settings(session, conversation.memory, model, told), instructions)
         self.said: list[str] = []
 
     def join(self) -> bool:

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from acp_agent.loop.memory.replay import replayed_updates
-from acp_agent.store.base import LogEntry, SessionRecord
+from acp_agent.store.base import ListedSession, LogEntry
 
 
-def as_markdown(record: SessionRecord, entries: Iterable[LogEntry]) -> Iterator[str]:
+def as_markdown(record: ListedSession, entries: Iterable[LogEntry]) -> Iterator[str]:
     """Its lines, without line feeds; what was taken back is left out."""
     yield f"# {record.title or 'Untitled'}\n\n{record.id} in {record.cwd}, {record.turns} prompts"
     for update in replayed_updates(entries):
@@ -30,9 +30,10 @@ def as_markdown(record: SessionRecord, entries: Iterable[LogEntry]) -> Iterator[
                     yield f"- [{'x' if entry['status'] == 'completed' else ' '}] {entry['content']}"
 
 
-def as_json_lines(record: SessionRecord, entries: Iterable[LogEntry]) -> Iterator[str]:
-    """The session, then all of its log; without line feeds."""
-    yield msgspec.json.encode({"kind": "session", "payload": record}).decode()
+def as_json_lines(record: ListedSession, entries: Iterable[LogEntry]) -> Iterator[str]:
+    """The session without its client's system prompt, then all of its log; without line feeds."""
+    about = {name: value for name, value in msgspec.structs.asdict(record).items() if name != "client_prompt"}
+    yield msgspec.json.encode({"kind": "session", "payload": about}).decode()
     for entry in entries:
         yield f'{{"kind":"{entry.kind}","payload":{entry.payload.decode()}}}'
 

@@ -107,7 +107,8 @@ class SessionHost:
         self.fall_back = model.fall_back
 
     def settings(self) -> ModelSettings:
-        return replace(model_settings(self._session, self._memory, self._model), unsent=self._unsent)
+        told = self._session.client_prompt
+        return replace(model_settings(self._session, self._memory, self._model, told), unsent=self._unsent)
 
     def join(self) -> bool:
         return self._session.join(self._memory.add)

@@ -11,12 +11,16 @@ if TYPE_CHECKING:
     from acp_agent.loop.memory.memory import Memory
     from acp_agent.loop.model.ready_model import ReadyModel
     from acp_agent.loop.session_state import SessionState
+    from acp_agent.store.base import ClientPrompt
 
 THOUGHT_LEVELS: dict[str, ThoughtLevel] = {"off": "off", "low": "low", "medium": "medium", "high": "high"}
 
 
-def model_settings(session: SessionState, memory: Memory, model: ReadyModel) -> ModelSettings:
-    """The system prompt, the head of the conversation and the choices of the session, for `model`."""
+def model_settings(
+    session: SessionState, memory: Memory, model: ReadyModel, told: ClientPrompt | None
+) -> ModelSettings:
+    """The system prompt, the head of the conversation and the choices of the session, for `model`. `told`: as in
+    `system_prompt`."""
     agent, of_project = session.config.settings.agent, memory.instructions
     window = memory.room.known(model.name, model.known_window)
     brief = session.config.settings.tools.schema_filter.is_small(window)
@@ -24,7 +28,7 @@ def model_settings(session: SessionState, memory: Memory, model: ReadyModel) -> 
     return ModelSettings(
         model=model.id,
         system=session.outbox.clean(
-            system_prompt(session.choices.mode(), agent.instructions, agent.max_tool_iterations, brief=brief)
+            system_prompt(session.choices.mode(), agent.instructions, agent.max_tool_iterations, told, brief=brief)
         ),
         context=session.outbox.clean(context),
         thought_level=THOUGHT_LEVELS.get(session.choices.thought_level),

@@ -27,6 +27,7 @@ from acp_agent.schema.acp import (
     TextContent,
     TextResourceContents,
 )
+from acp_agent.store.base import ClientPrompt
 
 TITLE_CHARS = 60
 
@@ -140,15 +141,20 @@ def _template(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
-def system_prompt(mode: Mode, instructions: str, requests: int, *, brief: bool = False) -> str:
+def system_prompt(
+    mode: Mode, instructions: str, requests: int, told: ClientPrompt | None = None, *, brief: bool = False
+) -> str:
     """Returns the beginning of every request: the same bytes for all projects, sessions and days. `instructions`: of
-    the configuration; `requests`: model calls of a turn; `brief`: for a small context, and so mostly for a small model,
-    which repeats a long prompt instead of following it."""
+    the configuration; `requests`: model calls of a turn; `told`: by the client; `brief`: for a small context, and so
+    mostly for a small model, which repeats a long prompt instead of following it."""
+    override = told is not None and told.mode == "override"
     system = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}.get(sys.platform, sys.platform)
-    prompt = _template("brief.md" if brief else "system.md").format(
+    prompt = _template("override.md" if override else "brief.md" if brief else "system.md").format(
         system=f"{system} ({platform.machine()})", mode=f"{mode.name}: {mode.description}", requests=requests
     )
-    return f"{prompt}\n{instructions}".rstrip() + "\n"
+    ours = f"{prompt}\n{instructions}".rstrip()
+    parts = (ours,) if told is None else (told.text, ours) if override else (ours, told.text)
+    return "\n\n".join(parts) + "\n"
 
 
 CONTEXT = """[context of this session]

@@ -37,6 +37,8 @@ class WrittenAgent(Struct, frozen=True):
     """Whose it is, for people."""
     trouble: str = ""
     """Why it may only read though it may have been meant to do more."""
+    client_prompt: bool = False
+    """Whether it has the client's system prompt, too."""
 
 
 def read_agent(name: str, text: str, where: object, *, title: str) -> WrittenAgent | None:
@@ -62,4 +64,5 @@ def read_agent(name: str, text: str, where: object, *, title: str) -> WrittenAge
         READS if trouble else MODES.get(mode, mode),
         title,
         trouble,
+        front.line("client-prompt", "clientPrompt") == "true",
     )

@@ -48,7 +48,7 @@ class ContextUse:
         return await self._models.ready(self._session.choices.model)
 
     def _asking(self, model: ReadyModel) -> Asked:
-        settings = model_settings(self._session, self._memory, model)
+        settings = model_settings(self._session, self._memory, model, self._session.client_prompt)
         return Asked(model.name, settings, self._offer.definitions(), model.known_window)
 
     # --- /compact ---------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def welcome(answer: dict[str, Any], version: int) -> dict[str, Any]:
         "session": {
             "prompt": {key: {} for key in ("image", "audio", "embeddedContext") if prompt.get(key)},
             "mcp": {"stdio": {}, "http": {}},
-            **{key: {} for key in ("delete", "additionalDirectories") if key in session},
+            **{key: session[key] for key in ("delete", "additionalDirectories", "systemPrompt") if key in session},
         },
         "_meta": offered.get("_meta"),
     }
