@@ -53,6 +53,7 @@ class Session:
         self.cancelled = False
         self.early_cancel = False
         self.loaded = len(self.log)
+        self.told = ""
 
     def save(self):
         STATE.mkdir(exist_ok=True)
@@ -241,7 +242,7 @@ class Small:
         capabilities = {
             "loadSession": True, "promptCapabilities": {"image": True, "embeddedContext": True},
             "mcpCapabilities": {"http": True},
-            "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}},
+            "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}, "systemPrompt": {}},
         }  # fmt: skip
         if fault("no capabilities"):
             return {"protocolVersion": 1}
@@ -271,6 +272,13 @@ class Small:
             raise Failed(INVALID, "cwd is not absolute")
         if fault("NEW-7") and servers:
             raise Failed(INVALID, "no servers")
+        told = params.get("systemPrompt") or {"mode": "append", "content": []}
+        if told.get("mode") != "append" and not fault("SYS-8"):
+            if fault("SYS-11"):
+                Session(str(uuid.uuid4()), cwd).save()
+            raise Failed(INVALID, "this mode is not known")
+        if any(block["type"] != "text" for block in told["content"]) and not fault("SYS-9"):
+            raise Failed(INVALID, "only text")
         return cwd
 
     async def do_session_new(self, params):
@@ -283,6 +291,7 @@ class Small:
             raise Failed(INVALID, "_meta")
         session = Session("" if fault("NEW-1") and params["cwd"].endswith("/first") else id_, self.folder(params))
         self.sessions[session.id] = session
+        session.told = "\n\n".join(each["text"] for each in (params.get("systemPrompt") or {"content": []})["content"])
         if fault("NEW-10"):
             self.commands(session)
         return self.about(session), lambda: self.commands(session)
@@ -532,7 +541,8 @@ class Small:
             {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
             for name in ("shell", "read", "write")
         ]
-        body = json.dumps({"model": "m", "stream": True, "messages": log, "tools": tools}).encode()
+        first = [{"role": "system", "content": session.told}] if session.told and not fault("SYS-1") else []
+        body = json.dumps({"model": "m", "stream": True, "messages": [*first, *log], "tools": tools}).encode()
         request = urllib.request.Request(
             os.environ["BASE_URL"] + "/chat/completions", body, {"Content-Type": "application/json"}
         )

@@ -359,3 +359,76 @@ async def servers_of_other_kinds_do_no_harm(trial: Trial) -> None:
             await agent.ask("session/new", params, seconds=3 * agent.patience())
             return
         raise NotHere("`mcpCapabilities.http` is not offered")
+
+
+PROMPTED = "the kit's word is tangerine"
+
+
+def _prompted(mode: str | None = "append", *blocks: dict[str, Any]) -> dict[str, Any]:
+    """Params with a system prompt."""
+    content = [*blocks] or [{"type": "text", "text": PROMPTED}]
+    return {"systemPrompt": {"content": content, **({} if mode is None else {"mode": mode})}}
+
+
+def _takes_prompts(agent: Agent) -> None:
+    agent.needs("sessionCapabilities", "systemPrompt")
+
+
+async def _unopened(agent: Agent, field: dict[str, Any], why: str) -> None:
+    """No session is made with that, nor loaded, if one can be. With any code: the specification names none."""
+    params = {"cwd": str(agent.trial.project), "mcpServers": [], **field}
+    await agent.refused("session/new", params, why=why)
+    if agent.has("loadSession") and agent.session:
+        await agent.refused("session/load", {**params, "sessionId": agent.session}, why=why)
+
+
+@check("SYS-1")
+async def a_system_prompt_is_taken_if_it_is_offered(trial: Trial) -> None:
+    async with trial.agent([Answer(text="ok")]) as agent:
+        _takes_prompts(agent)
+        offered = agent.offers["sessionCapabilities"]["systemPrompt"]
+        agent.expect(isinstance(offered, dict), f"`systemPrompt` is {offered!r}")
+        await agent.new_session(**_prompted())
+        await agent.stops("end_turn")
+        agent.expect(PROMPTED in agent.asked_of_model(), "the model was not told it")
+
+
+@check("SYS-8")
+async def an_unknown_mode_of_a_system_prompt_is_refused(trial: Trial) -> None:
+    async with trial.agent() as agent:
+        _takes_prompts(agent)
+        modes: list[str | None] = [None, "kit-no-such-mode", "_kit"]
+        if not agent.has("sessionCapabilities", "systemPrompt", "mode", "override"):
+            modes.append("override")
+        for mode in modes:
+            await _unopened(agent, _prompted(mode), f"with the mode {mode!r}")
+
+
+@check("SYS-9")
+async def other_blocks_in_a_system_prompt_are_refused(trial: Trial) -> None:
+    async with trial.agent() as agent:
+        _takes_prompts(agent)
+        for block in (
+            {"type": "resource_link", "name": "x", "uri": "file:///x"}, {"type": "kit-no-such-block", "text": "x"},
+        ):  # fmt: skip
+            await _unopened(agent, _prompted("append", {"type": "text", "text": "x"}, block), f"with `{block['type']}`")
+
+
+@check("SYS-11")
+async def nothing_is_left_by_a_system_prompt_that_was_refused(trial: Trial) -> None:
+    """A session that is open goes on as it was."""
+    async with trial.agent([Answer(text="ok"), Answer(text="ok")]) as agent:
+        _takes_prompts(agent)
+        await agent.new_session(**_prompted())
+        await agent.stops("end_turn")
+        listed = await _listed_in_time(agent) if agent.has("sessionCapabilities", "list") else []
+        await _unopened(agent, _prompted("kit-no-such-mode"), "with an unknown mode")
+        seen = agent.seen
+        await agent.quiet()
+        strange = [line.message for line in agent.transcript[seen:] if "session/update" in str(line.message)]
+        agent.expect(not strange, f"an update came for no session: {strange}")
+        if agent.has("sessionCapabilities", "list"):
+            ids = {each.get("sessionId") for each in await _listed(agent)}
+            agent.expect(ids == {each.get("sessionId") for each in listed}, "a session is listed that was refused")
+        await agent.stops("end_turn")
+        agent.expect(PROMPTED in agent.asked_of_model(), "the open session has lost its own")
