@@ -89,6 +89,14 @@ CHECKS = {
         if isinstance(self.value, bool) and self.type != "boolean":
             raise ValueError("`value` is a boolean, which needs `type`: 'boolean'")
 """,
+    "McpServerStdio": """
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for each in self.env:
+            if each.name in seen:
+                raise ValueError(f"`env` has more than one `{each.name}`")
+            seen.add(each.name)
+""",
     "ElicitationFormMode": """
     def __post_init__(self) -> None:
         if self.session_id is UNSET and self.request_id is UNSET:

@@ -900,6 +900,13 @@ class McpServerStdio(WithMeta, kw_only=True, frozen=True):
     args: list[str]
     env: list[EnvVariable]
 
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for each in self.env:
+            if each.name in seen:
+                raise ValueError(f"`env` has more than one `{each.name}`")
+            seen.add(each.name)
+
 
 class LoadSessionRequest(WithMeta, kw_only=True, frozen=True):
     """Request parameters for loading an existing session."""
