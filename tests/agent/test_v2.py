@@ -169,7 +169,8 @@ async def test_v2_init_4_to_11_the_answer_has_objects_and_no_marker_of_v1(tmp_pa
         answer = await client.initialize()
         assert "authMethods" not in answer
         session = answer["capabilities"]["session"]
-        assert session.keys() == {"prompt", "mcp", "delete", "additionalDirectories"}
+        assert session.keys() == {"prompt", "mcp", "delete", "additionalDirectories", "systemPrompt"}
+        assert session["systemPrompt"] == {"mode": {"override": {}}}
         assert session["mcp"] == {"stdio": {}, "http": {}}
         assert all(each == {} for each in session["prompt"].values())
         assert (await client.refused("auth/login", methodId="api-key"))["code"] == -32601
