@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 import httpx2
 import mcp_types as types
-from mcp.client._input_required import run_input_required_driver
+from mcp.client._input_required import InputRequiredRoundsExceededError, run_input_required_driver
 from mcp.client._probe import negotiate_auto
 from mcp.client.session import ClientRequestContext, ClientSession, IncomingMessage
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost, listen
@@ -197,7 +197,7 @@ class Client:
                 return first  # type: ignore[no-any-return]
             try:
                 done: ResultT = await run_input_required_driver(first, dispatch=answered, retry=send, max_rounds=ROUNDS)
-            except RuntimeError as error:
+            except InputRequiredRoundsExceededError as error:
                 words = f"it asked for something {ROUNDS} times and did not answer"
                 raise McpError("server_error", words) from error
             return done
@@ -208,8 +208,8 @@ class Client:
         while self._session.protocol_version in MODERN_PROTOCOL_VERSIONS:
             try:
                 async with listen(self._session, tools_list_changed=True, prompts_list_changed=True) as changes:
-                    pause = LISTEN_AGAIN
                     async for _ in changes:
+                        pause = LISTEN_AGAIN  # Not before: who ends it at once would be asked each second.
                         self._link.on_lists()
                 return  # The server wants no more of it.
             except (ListenNotSupportedError, MCPError) as error:

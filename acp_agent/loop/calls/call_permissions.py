@@ -278,20 +278,27 @@ class Permissions:
     def _exposed(self, ask: Ask, facts: CallFacts) -> Ask | None:
         """The question that has to be asked all the same: no sandbox confines the command, or none can keep it from a
         link on the way to the agent's own files."""
-        if not self._runs_unconfined and self.lacks_sandbox(facts):
+        if not any(isinstance(access, ExecuteAccess) and access.confined for access in facts.accesses):
+            return None
+        if not self._runs_unconfined and self._lacks_sandbox(facts):
             return replace(ask, reason=f"{ask.reason}; {UNCONFINED}", every_time=True, notes=(*ask.notes, ONCE))
-        if (link := self.exposed_link(facts)) is None:
+        if (link := self._exposed_link()) is None:
             return None
         replaces = f"it could replace the link {link}, through which the agent's own files are found"
         return replace(ask, reason=f"{ask.reason}; {replaces}", every_time=True)
 
-    def lacks_sandbox(self, call: CallFacts) -> bool:
-        """Whether it runs a command that should be confined, but no sandbox was found to work."""
-        found = self._sandbox.found
-        runs = any(isinstance(access, ExecuteAccess) and access.confined for access in call.accesses)
+    def _lacks_sandbox(self, call: CallFacts) -> bool:
+        """Whether a command that should be confined is not, since no sandbox was found to work."""
         if call.place is not None:
-            return runs and call.place.lacks_walls
-        return runs and found is not None and found.sandbox.kind == "none" and not found.disabled
+            return call.place.lacks_walls
+        found = self._sandbox.found
+        return found is not None and found.sandbox.kind == "none" and not found.disabled
+
+    def _exposed_link(self) -> Path | None:
+        found, roots = self._sandbox.found, self.deciders.roots
+        if found is None or found.disabled or not roots.disk.here:
+            return None
+        return next((link for link in roots.rules.links if roots.contains(link)), None)
 
     def placed(self, call: CallFacts, ask: Ask) -> Ask:
         """An answer about a command holds for one place. (One about files there is kept for the folder there.)"""
@@ -305,16 +312,6 @@ class Permissions:
         wider = None if ask.wider is None else (prefix + ask.wider[0], ask.wider[1] + words)
         scopes = tuple(prefix + scope for scope in ask.scopes)
         return replace(ask, scopes=scopes, scope_words=ask.scope_words + words, wider=wider)
-
-    def exposed_link(self, call: CallFacts) -> Path | None:
-        """A link on the way to the agent's own files that the call's command could replace: no sandbox can keep it from
-        that."""
-        runs = any(isinstance(access, ExecuteAccess) and access.confined for access in call.accesses)
-        found = self._sandbox.found
-        roots = self.deciders.roots
-        if not runs or found is None or found.disabled or not roots.disk.here:
-            return None
-        return next((link for link in roots.rules.links if roots.contains(link)), None)
 
     def _is_new(self, facts: CallFacts, mode: Mode) -> bool:
         """Whether the model may only be showing the call."""
@@ -331,8 +328,7 @@ class Permissions:
         rule = self.deciders.rules.permission(CONNECT, [host])
         if rule is not None and rule.effect == "deny":
             return rule.denial().reason
-        known = await self.store.known_permissions(self.project)
-        answers = {answer.scope: answer.decision for answer in known}
+        answers = await self._answers()
         return f"The user chose never to allow {host}." if answers.get(f"send = {host}") == "reject" else ""
 
     def unknown_tools(self) -> list[str]:
@@ -356,12 +352,14 @@ class Permissions:
         """Forgets a remembered answer; False if there is none with that number."""
         return await self.store.do(self.store.revoke, self.project, number)
 
+    async def _answers(self) -> dict[str, Decision]:
+        """Those that are remembered, by scope."""
+        return {answer.scope: answer.decision for answer in await self.store.known_permissions(self.project)}
+
     async def _remembered(self, ask: Ask, mode: Mode, facts: CallFacts) -> Verdict:
         if ask.every_time:
             return ask
-        known = await self.store.known_permissions(self.project)
-        answers = {answer.scope: answer.decision for answer in known}
-        answers = _with_wider(ask, answers)
+        answers = _with_wider(ask, await self._answers())
         if any(answers.get(scope) == "reject" for scope in ask.scopes):
             words = f"The user chose never to allow {ask.scope_words} (see /permissions). It was not run."
             return Deny(words, "a remembered answer")

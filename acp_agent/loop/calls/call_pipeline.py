@@ -223,12 +223,12 @@ class CallPipeline:
     async def _result_of(self) -> ToolResult:
         """Returns the tool's result, new or cached; a repeatable call is retried after a temporary error."""
         calls, ready, accesses, ctx, preview = self._calls, self._ready, self._accesses, self._ctx, self._preview
-        tool, params, cache = ready.tool, ready.params, calls.cache
+        tool, params = ready.tool, ready.params
         if not ready.entry.idempotent:
             if not ready.entry.reads_only and _changes(accesses, self._roots):
-                cache(self._shell).changed()
+                calls.cache(self._shell).changed()
             return _marked(await tool.run(params, ctx, preview))
-        results, retry = cache(self._shell), calls.config.retry
+        results, retry = calls.cache(self._shell), calls.config.retry
         key = call_key(self._call.name, ready.arguments)
         if (known := await results.find(key)) is not None:
             return known
@@ -280,8 +280,10 @@ class CallPipeline:
 
     async def _add_instructions(self) -> None:
         """Those of the folders that it touched, which the model has not seen."""
-        calls, ours = self._calls, self._project is self._calls.shell.project
-        paths = [access.path for access in self._accesses if ours and isinstance(access, PathAccess)]
+        calls = self._calls
+        paths = [access.path for access in self._accesses if isinstance(access, PathAccess)]
+        if not paths or self._project is not calls.shell.project:
+            return
         more = ""
         try:
             more = await judged(self._roots, partial(calls.memory.instructions_for, paths))
@@ -332,7 +334,7 @@ class CallPipeline:
         for access in self._accesses:
             if isinstance(access, PathAccess) and access.mode != "read":
                 await hooks.file_changed(call.name, call.id, access.path)
-        if any(isinstance(access, ExecuteAccess) for access in self._accesses):
+        if hooks.config.cwd_changed and any(isinstance(access, ExecuteAccess) for access in self._accesses):
             now = await self._folder_now()
             if before != now:
                 await hooks.cwd_changed(call.name, call.id, before, now)

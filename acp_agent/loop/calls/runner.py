@@ -121,6 +121,7 @@ class Calls:
         self._caches: dict[Project, ResultCache] = {}
 
     def cache(self, shell: Shell) -> ResultCache:
+        """Of results that read the files of the shell's project."""
         if (known := self._caches.get(shell.project)) is None:
             looks = Looks(shell.files, buffers=shell.offer.read_text, here=shell.roots.disk.here)
             enabled, ttl = self.config.result_cache.enabled, self.config.result_cache.ttl
@@ -351,6 +352,7 @@ class Calls:
     async def described(
         self, entry: ToolEntry, tool: Any, arguments: dict[str, Any], params: Any, shell: Shell
     ) -> Description:
+        """What its tool says of it, and where it runs, if that is not where the user expects it."""
         roots, place = shell.roots, shell.confinement.place
         description = await judged(roots, partial(self._describe, tool, arguments, params, roots))
         other = shell is not self.shell or shell.project.away

@@ -147,7 +147,9 @@ async def _stored_child(
 def _below(calls: Calls, parent: Parent, tools: frozenset[str], shell: Shell) -> Calls:
     """The calls of a sub-agent, with these of our tools and its own memory, in its own shell."""
     ours, project = calls.conversation, shell.project
-    absent = Absent(calls.config, project.skills, shell.runs, project.languages, project.roots)
+    absent = None
+    if project is not calls.shell.project:
+        absent = Absent(calls.config, project.skills, shell.runs, project.languages, project.roots)
     conversation = replace(
         ours,
         memory=ours.memory.below(parent.outbox, project.instructions, project.skills),

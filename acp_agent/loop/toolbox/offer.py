@@ -90,9 +90,10 @@ class Offer:
         self._small = small
         self._definitions: dict[str, tuple[ToolEntry, ToolDefinition]] = {}
 
-    def only(self, tools: frozenset[str], absent: Absent, more: Mapping[str, Mapping[str, Any]]) -> Offer:
-        """The offer for a sub-agent with these tools. `absent` and `more`: of where it works."""
-        about = self._choices, absent, self._relevance, self._deciders, more
+    def only(self, tools: frozenset[str], absent: Absent | None, more: Mapping[str, Mapping[str, Any]]) -> Offer:
+        """The offer for a sub-agent with these tools. `absent` and `more`: of where it works; none: what is absent
+        here."""
+        about = self._choices, absent or self._absent, self._relevance, self._deciders, more
         return Offer(self._registry, self._config, *about, tools, self._succeeded, self._small)
 
     # --- what may run -----------------------------------------------------------------------------------------

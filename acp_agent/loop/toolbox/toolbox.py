@@ -35,7 +35,7 @@ class Toolbox:
         self.relevance = relevance
         self.plugins = plugins
 
-    def only(self, tools: frozenset[str], absent: Absent, more: Mapping[str, Mapping[str, Any]]) -> Toolbox:
+    def only(self, tools: frozenset[str], absent: Absent | None, more: Mapping[str, Mapping[str, Any]]) -> Toolbox:
         """The toolbox of a sub-agent: these tools, as far as they are available. `absent`, `more`: as of `Offer`."""
         offer = self.offer.only(tools, absent, more)
         return Toolbox(self.registry, offer, self.extensions, self.servers, self.relevance, self.plugins)

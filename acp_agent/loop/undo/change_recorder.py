@@ -282,8 +282,8 @@ class ChangeRecorder:
         took = time.monotonic() - began
         if copies:
             self._copy_left -= took
-            return bool(left) and (self._copy_left > 0 or self._compare_left > 0)
-        self._compare_left -= took
+        else:
+            self._compare_left -= took
         return bool(left)
 
     async def _in_thread(self, work: Callable[[FolderLooks], Any]) -> Any:
