@@ -10,7 +10,8 @@ import pytest
 
 from acp_agent.errors import ProviderError
 from acp_agent.llm import base as llm
-from acp_agent.llm.lacks.fenced import AGAIN, FencedProvider, FenceReader, catalogue, fenced_messages
+from acp_agent.llm.adapters import AdaptedProvider
+from acp_agent.llm.lacks.fenced import AGAIN, Fenced, FenceReader, catalogue, fenced_messages
 from acp_agent.testing.fake_model import Answer, Call, Failure, Usage
 from tests.tables import table
 
@@ -160,7 +161,7 @@ async def events_of(provider):
 async def asked(answer, mode="fenced"):
     """What comes of this answer, the names of its calls, and what was sent."""
     async with connected("chat", [answer]) as (inner, model):
-        events = await events_of(FencedProvider(inner, mode))
+        events = await events_of(AdaptedProvider(inner, Fenced(mode)))
         return events, [event.name for event in events if isinstance(event, llm.ToolUse)], model.requests[0].body
 
 
@@ -199,7 +200,7 @@ async def test_a_count_alone_is_no_sign_that_tools_are_dropped_and_after_a_writt
     answered = llm.ToolMessage(f"{llm.WRITTEN}1", "bash", (llm.TextPart("a"),))
     sent = []
     async with connected("chat", lambda body: sent.append("tools" in body) or few) as (inner, _):
-        provider = FencedProvider(inner, "auto")
+        provider = AdaptedProvider(inner, Fenced("auto"))
         for messages, times in (([USER], 3), ([USER, written, answered], AGAIN + 3)):
             for _ in range(times):
                 assert [event async for event in provider.stream(messages, large, SETTINGS)]
@@ -215,7 +216,7 @@ async def test_auto_falls_back_once_the_server_refuses_tools_and_remembers(words
     refusal = Failure(400, {"error": {"message": words}})
     block = "```bash\nls\n```\n"
     async with connected("chat", [refusal, block, block]) as (inner, model):
-        provider = FencedProvider(inner, "auto")
+        provider = AdaptedProvider(inner, Fenced("auto"))
         for _ in range(2):
             assert [event.name for event in await events_of(provider) if isinstance(event, llm.ToolUse)] == ["bash"]
         assert ["tools" in request.body for request in model.requests] == [True, False, False]
@@ -229,7 +230,7 @@ async def test_auto_does_not_take_other_failures_for_a_refusal_of_tools():
         Failure(400, {"error": {"message": words}}) for words in ("bad image", "the tool name is too long", UNLIKED)
     ]
     async with connected("chat", failures) as (inner, _):
-        provider = FencedProvider(inner, "auto")
+        provider = AdaptedProvider(inner, Fenced("auto"))
         for _ in failures:
             with pytest.raises(ProviderError):
                 await events_of(provider)
@@ -237,7 +238,7 @@ async def test_auto_does_not_take_other_failures_for_a_refusal_of_tools():
 
 async def test_closing_the_stream_closes_the_inner_one():
     async with connected("chat", [Answer(text=("a", "b", "c"), hang_after=1)]) as (inner, model):
-        stream = FencedProvider(inner, "fenced").stream([USER], TOOLS, SETTINGS)
+        stream = AdaptedProvider(inner, Fenced("fenced")).stream([USER], TOOLS, SETTINGS)
         assert await anext(stream) == llm.TextDelta("a")
         await stream.aclose()
         await model.answer_closed(1)
@@ -249,7 +250,7 @@ async def test_what_was_held_back_when_the_stream_broke_is_said_and_not_run(mode
     async with connected("chat", [Answer(text=("I look.\n", held, "never sent"), drop_after=2)]) as (inner, _):
         said = []
         with pytest.raises(ProviderError):
-            async for event in FencedProvider(inner, mode).stream([USER], TOOLS, SETTINGS):
+            async for event in AdaptedProvider(inner, Fenced(mode)).stream([USER], TOOLS, SETTINGS):
                 said.append(event)
         assert not any(isinstance(event, llm.ToolUse) for event in said)
         assert "".join(event.text for event in said if isinstance(event, llm.TextDelta)) == "I look.\n" + held

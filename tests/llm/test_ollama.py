@@ -7,7 +7,8 @@ import pytest
 
 from acp_agent.errors import ProviderError
 from acp_agent.llm import base as llm
-from acp_agent.llm.lacks.tolerant import TolerantProvider
+from acp_agent.llm.adapters import AdaptedProvider
+from acp_agent.llm.lacks.tolerant import Tolerant
 from acp_agent.llm.ollama import OWN_WINDOW
 from acp_agent.testing.fake_model import Answer, Failure, FakeModel, RawAnswer, Usage
 from acp_agent.testing.fake_ollama import MODEL, Ollama
@@ -102,7 +103,7 @@ async def test_thinking(name: str, level: Any, think: Any) -> None:
 async def test_what_a_model_cannot_is_not_asked_again_and_what_does_not_fit_refused() -> None:
     refused = Failure(400, {"error": '"gemma:2b" does not support thinking'})
     async with connected("ollama", [refused, "ok", "ok"]) as (provider, model):
-        tolerant = TolerantProvider(provider)
+        tolerant = AdaptedProvider(provider, Tolerant(provider.name))
         for _ in range(2):
             await collect(tolerant, settings=llm.ModelSettings("gemma:2b", thought_level="low"))
         assert ["think" in request.body for request in model.requests] == [True, False, False]
@@ -120,7 +121,7 @@ LONG = llm.UserMessage((llm.TextPart("one two three " * 20_000),))
 @pytest.mark.parametrize("api", ["ollama", "chat"])
 async def test_a_prompt_that_an_older_server_cut_is_noticed_once(api: Any) -> None:
     async with connected(api, [Answer(text="ok", usage=Usage(4096, 5), repeat=True)]) as (provider, _):
-        tolerant = TolerantProvider(provider)
+        tolerant = AdaptedProvider(provider, Tolerant(provider.name))
         first, second = [await collect(tolerant, (LONG,)) for _ in range(2)]
     (notice,) = [event for event in first if isinstance(event, llm.Notice)]
     assert "got about 4,096 tokens of a longer prompt" in notice.text and "providers.fake.context_window" in notice.text
@@ -130,7 +131,7 @@ async def test_a_prompt_that_an_older_server_cut_is_noticed_once(api: Any) -> No
 @pytest.mark.parametrize("tokens", [60_000, 50_000, 10])
 async def test_a_prompt_that_was_read_in_whole_is_not(tokens: int) -> None:
     async with connected("chat", [Answer(text="ok", usage=Usage(tokens, 5))]) as (provider, _):
-        events = await collect(TolerantProvider(provider), (LONG,))
+        events = await collect(AdaptedProvider(provider, Tolerant(provider.name)), (LONG,))
     assert not [event for event in events if isinstance(event, llm.Notice)]
 
 

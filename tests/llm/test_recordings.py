@@ -20,6 +20,7 @@ from acp_agent.credentials.redactor import Redactor
 from acp_agent.errors import ConfigError, ProviderError
 from acp_agent.fronts.playing.listener import Listener
 from acp_agent.llm import base as llm
+from acp_agent.llm.adapters import AdaptedProvider
 from acp_agent.llm.recordings.cleaning import Cleaner, alike, digest
 from acp_agent.llm.recordings.playback import Plain, Playback, insert
 from acp_agent.llm.recordings.reading import read_recording
@@ -59,11 +60,15 @@ def tape_in(folder: Path, *, redactor: Any = None, home: str = "/home/someone") 
     return Tape(folder / "r.jsonl", Cleaner(redactor or Redactor(), {"HOME": home}), {})
 
 
+def recorder_of(inner: Fixed, tape: Tape) -> AdaptedProvider:
+    return AdaptedProvider(inner, Recorder(inner.name, tape))
+
+
 async def recorded(
     folder: Path, *asked: tuple[Sequence[llm.Message], Sequence[llm.ModelEvent | ProviderError]]
 ) -> Path:
     tape = tape_in(folder)
-    recorder = Recorder(Fixed(*(answer for _, answer in asked)), tape)
+    recorder = recorder_of(Fixed(*(answer for _, answer in asked)), tape)
     for messages, _ in asked:
         try:
             await collect(recorder, messages)
@@ -184,13 +189,13 @@ async def written_with(folder: Path, token: str, at: int, *, redactor: Any = Non
     for place, make in IN_REQUESTS.items():
         tape = tape_in(folder, redactor=redactor)
         asked: dict[str, Any] = {"messages": [USER], "tools": [TOOL], "settings": SETTINGS} | make(token)
-        async for _ in Recorder(Fixed(ANSWER), tape).stream(**asked):
+        async for _ in recorder_of(Fixed(ANSWER), tape).stream(**asked):
             pass
         found[f"request: {place}"] = text_of(tape)
     for place, answer in IN_ANSWERS.items():
         tape = tape_in(folder, redactor=redactor)
         try:
-            await collect(Recorder(Fixed(answer(token, at)), tape))
+            await collect(recorder_of(Fixed(answer(token, at)), tape))
         except ProviderError:
             pass
         found[f"answer: {place}"] = text_of(tape)
@@ -290,7 +295,7 @@ async def test_folders_are_tokens_also_when_a_stream_cuts_them_and_come_back_as_
     answer: list[llm.ModelEvent] = [
         llm.TextDelta("in /wo"), llm.TextDelta("rk/mi"), llm.TextDelta("ne."), llm.ToolUse("1", "read", args),
     ]  # fmt: skip
-    await collect(Recorder(Fixed([*answer, llm.Finished("tool_calls")]), tape), [user("look into /work/mine")])
+    await collect(recorder_of(Fixed([*answer, llm.Finished("tool_calls")]), tape), [user("look into /work/mine")])
     tape.close()
     text = tape.path.read_text()
     assert "/work/mine/" not in text and "/work/mine2" in text
@@ -374,7 +379,7 @@ async def test_a_file_that_cannot_be_written_is_one_notice_and_no_failed_turn(tm
     elif why == "link":
         (tmp_path / "target").write_text("")
         path.symlink_to(tmp_path / "target")
-    recorder = Recorder(Fixed(ANSWER, ANSWER), Tape(path, Cleaner(Redactor()), {}))
+    recorder = recorder_of(Fixed(ANSWER, ANSWER), Tape(path, Cleaner(Redactor()), {}))
     with locked(path) if why == "another agent" else anyio.CancelScope():
         first, second = await collect(recorder), await collect(recorder)
     assert isinstance(first[0], llm.Notice) and words in first[0].text and (first[1:], second) == (ANSWER, ANSWER)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from acp_agent.llm.adapters import AdaptedProvider
 from acp_agent.llm.base import ModelSettings, TextDelta, ToolDefinition, ToolUse
-from acp_agent.llm.lacks.fenced import FencedProvider
+from acp_agent.llm.lacks.fenced import Fenced
 from acp_agent.llm.lacks.written_calls import WrittenCalls
 from acp_agent.testing.fake_model import Answer, Call
 from acp_agent.tools.kit.registry import builtin_registry
@@ -194,7 +195,7 @@ SETTINGS = ModelSettings(model="m", system="You are.")
 async def test_the_stream_ends_with_the_call_before_the_model_invents_its_result(mode):
     pieces = ("Look.\n", '```json\n{"name": "bash", "arg', 'uments": {"command": "ls"}}\n```\n', "It says OK.")
     async with connected("chat", [Answer(text=pieces)]) as (inner, _):
-        events = [event async for event in FencedProvider(inner, mode).stream([USER], TOOLS, SETTINGS)]
+        events = [event async for event in AdaptedProvider(inner, Fenced(mode)).stream([USER], TOOLS, SETTINGS)]
         assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "Look.\n"
         assert [event.name for event in events if isinstance(event, ToolUse)] == ["bash"]
         assert events[-1].reason == "tool_calls"
@@ -203,7 +204,7 @@ async def test_the_stream_ends_with_the_call_before_the_model_invents_its_result
 async def test_a_model_that_makes_real_calls_may_write_about_them():
     shown = '```json\n{"name": "bash", "arguments": {"command": "ls"}}\n```\n'
     async with connected("chat", [Answer(tool_calls=(Call("bash", {"command": "ls"}),)), shown]) as (inner, _):
-        provider = FencedProvider(inner, "auto")
+        provider = AdaptedProvider(inner, Fenced("auto"))
         first = [event async for event in provider.stream([USER], TOOLS, SETTINGS)]
         assert any(isinstance(event, ToolUse) for event in first)
         second = [event async for event in provider.stream([USER], TOOLS, SETTINGS)]

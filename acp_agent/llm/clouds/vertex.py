@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
 from typing import Any
 
 import anyio
@@ -106,14 +105,12 @@ class VertexProvider:
         self._claude = _Claude(msgspec.structs.replace(plain, base_url=base_url), token)
         self._chat = _Chat(msgspec.structs.replace(plain, base_url=f"{base_url}/endpoints/openapi"), token)
 
-    async def stream(
+    def stream(
         self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
     ) -> AsyncGenerator[llm.ModelEvent, None]:
         """Runs one model call; see `Provider.stream`."""
         provider = self._claude if "claude" in settings.model else self._chat
-        async with aclosing(provider.stream(messages, tools, settings)) as events:
-            async for event in events:
-                yield event
+        return provider.stream(messages, tools, settings)
 
     async def models(self) -> list[llm.ModelInfo]:
         """The configured models."""

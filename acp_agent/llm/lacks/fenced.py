@@ -4,8 +4,8 @@
     ```scrape      JSON arguments of `web_scrape`
     ```tool        JSON: {"name": ..., "arguments": {...}}
 
-`FencedProvider` wraps any provider. Text outside the blocks stays text; the blocks become `ToolUse` events. Calls that
-the server reports natively are passed on as well: both may appear in one answer.
+`Fenced` is an adapter of any provider. Text outside the blocks stays text; the blocks become `ToolUse` events. Calls
+that the server reports natively are passed on as well: both may appear in one answer.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import json
 import logging
 import re
 import uuid
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Literal
 
@@ -25,6 +24,7 @@ from acp_agent.errors import ProviderError
 from acp_agent.lazy import pattern
 from acp_agent.limits.decoding import read_loose_json
 from acp_agent.llm import base as llm
+from acp_agent.llm.adapters import AskAgain, Pass, Request
 from acp_agent.llm.lacks.written_calls import WrittenCalls
 from acp_agent.llm.streamed_text import clean
 
@@ -60,46 +60,42 @@ ONE_TOOL = pattern(r"schema|parameter|argument|properties|\btools?\[\d", re.IGNO
 """Refusals of a single tool: no reason to give up on all of them."""
 
 
-class FencedProvider:
-    """`inner` with calls in fenced blocks: always (`fenced`), for models whose server has no tools (`auto`: it refuses
-    them, says so, or drops them in silence, so that the model writes calls as text and a request has far fewer tokens
-    than they alone), or never (`native`). Calls that a model writes in other forms are found in every mode."""
+class Fenced:
+    """Calls in fenced blocks: always (`fenced`), for models whose server has no tools (`auto`: it refuses them, says
+    so, or drops them in silence, so that the model writes calls as text and a request has far fewer tokens than they
+    alone), or never (`native`). Calls that a model writes in other forms are found in every mode."""
 
-    def __init__(self, inner: llm.Provider, mode: ToolCalling) -> None:
-        self.name = inner.name
-        self._inner = inner
-        self._mode = mode
+    def __init__(self, mode: ToolCalling) -> None:
+        self.mode = mode
+        self.doubted: set[str] = set()
+        """Models whose server counted too few tokens for their tools, which may also be how it counts."""
+        self.native: set[str] = set()
+        """Models that have called a tool."""
         self._refused: set[str] = set()
         """Models for which the server has no tools."""
         self._uncounted: dict[str, int] = {}
         """Models whose server seems to drop them, with the requests until they are sent again."""
         self._told: set[str] = set()
-        self._doubted: set[str] = set()
-        """Models whose server counted too few tokens for their tools, which may also be how it counts."""
-        self._native: set[str] = set()
-        """Models that have called a tool."""
 
-    async def stream(
-        self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
-    ) -> AsyncGenerator[llm.ModelEvent, None]:
-        """Runs one model call; see `Provider.stream`."""
-        if self._mode != "fenced" and not self._has_none(settings.model):
-            try:
-                async with aclosing(self._through_api(messages, tools, settings)) as events:
-                    async for event in events:
-                        yield event
-                return
-            except _NoTools:
-                if settings.model not in self._uncounted:
-                    self._refused.add(settings.model)
-        if self._mode == "auto" and tools and settings.model not in self._told:
-            self._told.add(settings.model)
-            yield llm.Notice(
-                f"The server passes no tools on to {settings.model}, so it is asked to write its calls as text."
-            )
-        async with aclosing(self._fenced(messages, tools, settings)) as events:
-            async for event in events:
-                yield event
+    def open(self, request: Request) -> Pass:
+        model = request.settings.model
+        if self.mode != "fenced" and not self._has_none(model):
+            return _ThroughApi(self, request)
+        if self.mode != "auto" or not request.tools or model in self._told:
+            return _InBlocks(request)
+        self._told.add(model)
+        words = f"The server passes no tools on to {model}, so it is asked to write its calls as text."
+        return _InBlocks(request, (llm.Notice(words),))
+
+    def learn(self, models: Sequence[llm.ModelInfo]) -> None:
+        self._refused.update(info.id for info in models if info.tools is False)
+
+    def refused(self, model: str) -> None:
+        self._refused.add(model)
+
+    def dropped(self, model: str, requests: int) -> None:
+        """Tools are not sent for so many requests."""
+        self._uncounted[model] = requests
 
     def _has_none(self, model: str) -> bool:
         """Whether this request is to be sent without tools."""
@@ -110,94 +106,91 @@ class FencedProvider:
             self._uncounted.pop(model, None)
         return model in self._refused or left > 0
 
-    async def _through_api(
-        self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
-    ) -> AsyncGenerator[llm.ModelEvent, None]:
-        """Calls as the server reports them; until it has reported one, also those that stand in the text. Raises
-        `_NoTools` if the server has none, unless something was said already."""
-        calls_tools = settings.model in self._native or _called(messages)
-        wrote = _called(messages, written=True)
-        asked = settings
-        if settings.model in self._doubted and not calls_tools:  # It may know of none: told as text, too.
-            asked = _told_of(tools, settings)
-        written = WrittenCalls(()) if calls_tools else WrittenCalls(tools, settings.unsent())
-        begun = said = False
-        try:
-            async with aclosing(self._inner.stream(messages, tools, asked)) as events:
-                async for event in events:
-                    begun = begun or not isinstance(event, llm.Notice)
-                    out: list[llm.ModelEvent] = [event]
-                    match event:
-                        case llm.TextDelta(text):
-                            said = True
-                            out = [*written.feed(text)]
-                        case llm.ToolUse():
-                            self._native.add(settings.model)
-                            calls_tools = True
-                            out = [*_text(written.rest()), event]
-                            written = WrittenCalls(())
-                        case llm.Finished(_, opaque):
-                            out = [*written.end(), llm.Finished("tool_calls", opaque) if written.called else event]
-                        case llm.UsageReport(tokens) if self._mode == "auto" and not calls_tools:
-                            before = {settings.before, asked.before}
-                            dropped = any(_dropped(messages, tools, each, tokens) for each in before)
-                            if dropped and not wrote:
-                                self._doubted.add(settings.model)
-                            elif dropped:
-                                self._uncounted[settings.model] = AGAIN
-                                if not said:
-                                    raise _NoTools
-                    for one in out:
-                        yield one
-                    if written.called:  # Before it invents the result.
-                        if not isinstance(event, llm.Finished):
-                            yield llm.Finished("tool_calls")
-                        return
-        except ProviderError as error:
-            for one in _text(written.rest()):
-                yield one
-            if self._mode == "auto" and tools and not begun and refuses_tools(error):
-                raise _NoTools from error
-            raise
 
-    async def models(self) -> list[llm.ModelInfo]:
-        found = await self._inner.models()
-        self._refused.update(info.id for info in found if info.tools is False)
-        return found
+class _ThroughApi(Pass):
+    """Calls as the server reports them; until it has reported one, also those that stand in the text. Asks again if the
+    server has no tools, unless something was said already."""
 
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+    def __init__(self, adapter: Fenced, asked: Request) -> None:
+        messages, tools, settings = asked
+        self._calls_tools = settings.model in adapter.native or _called(messages)
+        told = settings
+        if settings.model in adapter.doubted and not self._calls_tools:  # It may know of none: told as text, too.
+            told = _told_of(tools, settings)
+        super().__init__(Request(messages, tools, told))
+        self._adapter = adapter
+        self._model = settings.model
+        self._systems = {settings.before, told.before}
+        self._written = WrittenCalls(()) if self._calls_tools else WrittenCalls(tools, settings.unsent())
+        self._begun = self._said = False
 
-    async def _fenced(
-        self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
-    ) -> AsyncGenerator[llm.ModelEvent, None]:
-        reader = FenceReader([tool.name for tool in tools])
-        written = WrittenCalls(tools, settings.unsent() if tools else ())
-        stream = self._inner.stream(fenced_messages(messages), (), _told_of(tools, settings))
-        try:
-            async with aclosing(stream) as events:
-                async for event in events:
-                    out: list[llm.ModelEvent] = [event]
-                    match event:
-                        case llm.TextDelta(text):
-                            out = _unwritten(reader.feed(text), written)
-                        case llm.Finished(reason, opaque):
-                            out = _unwritten(reader.end(complete=reason != "length"), written)
-                            out += [*written.end(), llm.Finished(reason, opaque)]
-                    for one in out:
-                        yield one
-                        # Before it invents the result, or commands made of it.
-                        if isinstance(one, llm.ToolUse) and one is not event:
-                            yield llm.Finished("tool_calls")
-                            return
-        except ProviderError:
-            for left in _text(written.rest() + reader.rest()):
-                yield left
-            raise
+    def feed(self, event: llm.ModelEvent) -> Sequence[llm.ModelEvent]:
+        self._begun = self._begun or not isinstance(event, llm.Notice)
+        out: list[llm.ModelEvent] = [event]
+        match event:
+            case llm.TextDelta(text):
+                self._said = True
+                out = [*self._written.feed(text)]
+            case llm.ToolUse():
+                self._adapter.native.add(self._model)
+                self._calls_tools = True
+                out = [*_text(self._written.rest()), event]
+                self._written = WrittenCalls(())
+            case llm.Finished(_, opaque):
+                out = [*self._written.end()]
+                out.append(llm.Finished("tool_calls", opaque) if self._written.called else event)
+                return out
+            case llm.UsageReport(tokens) if self._adapter.mode == "auto" and not self._calls_tools:
+                self._count(tokens)
+        if self._written.called:  # Before it invents the result.
+            out.append(llm.Finished("tool_calls"))
+        return out
+
+    def _count(self, tokens: int) -> None:
+        messages, tools, _ = self.request
+        if not any(_dropped(messages, tools, system, tokens) for system in self._systems):
+            return
+        if not _called(messages, written=True):
+            self._adapter.doubted.add(self._model)
+        elif self._said:
+            self._adapter.dropped(self._model, AGAIN)
+        else:
+            self._adapter.dropped(self._model, AGAIN + 1)
+            raise AskAgain
+
+    def failed(self, error: ProviderError) -> Sequence[llm.ModelEvent]:
+        if self._adapter.mode == "auto" and self.request.tools and not self._begun and refuses_tools(error):
+            self._adapter.refused(self._model)
+            raise AskAgain
+        return _text(self._written.rest())
 
 
-class _NoTools(Exception):
-    """The server passes no tools on to the model."""
+class _InBlocks(Pass):
+    """Calls as fenced blocks of the answer."""
+
+    def __init__(self, asked: Request, before: Sequence[llm.Notice] = ()) -> None:
+        messages, tools, settings = asked
+        super().__init__(Request(fenced_messages(messages), (), _told_of(tools, settings)), before)
+        self._reader = FenceReader([tool.name for tool in tools])
+        self._written = WrittenCalls(tools, settings.unsent() if tools else ())
+
+    def feed(self, event: llm.ModelEvent) -> Sequence[llm.ModelEvent]:
+        match event:
+            case llm.TextDelta(text):
+                out = _unwritten(self._reader.feed(text), self._written)
+            case llm.Finished(reason, _):
+                out = _unwritten(self._reader.end(complete=reason != "length"), self._written)
+                out += [*self._written.end(), event]
+            case _:
+                return (event,)
+        called = next((at for at, one in enumerate(out) if isinstance(one, llm.ToolUse)), None)
+        if called is None:
+            return out
+        # Before it invents the result, or commands made of it.
+        return [*out[: called + 1], llm.Finished("tool_calls")]
+
+    def failed(self, error: ProviderError) -> Sequence[llm.ModelEvent]:
+        return _text(self._written.rest() + self._reader.rest())
 
 
 def _text(text: str) -> list[llm.ModelEvent]:

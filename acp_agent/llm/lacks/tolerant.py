@@ -1,20 +1,21 @@
 """What a model cannot take is left out of its requests, after its server refused it once or its list of models said so.
 
-`TolerantProvider` wraps any provider and knows images, audio, PDFs and the reasoning effort. `fenced` does the same for
-tools, `chat_request.Dialect` for fields of the chat API. It also notices by the server's count that a prompt was cut.
+`Tolerant` is an adapter of any provider and knows images, audio, PDFs and the reasoning effort. `fenced` does the same
+for tools, `chat_request.Dialect` for fields of the chat API. It also notices by the count of the server that a prompt
+was cut.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from msgspec.structs import replace
 
 from acp_agent.errors import ProviderError
 from acp_agent.llm import base as llm
+from acp_agent.llm.adapters import AskAgain, Pass, Request
 
 Feature = Literal["image", "audio", "document", "reasoning"]
 
@@ -61,10 +62,11 @@ CUT = (
 )
 
 
-class TolerantProvider:
-    def __init__(self, inner: llm.Provider) -> None:
-        self.name = inner.name
-        self._inner = inner
+class Tolerant:
+    """`name`: of the provider."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
         self._lacks: dict[str, set[Feature]] = {}
         """By model."""
         self._told: set[tuple[str, Feature]] = set()
@@ -73,44 +75,28 @@ class TolerantProvider:
         self._spoiled: set[int] = set()
         """Hashes of images that the server could not take."""
 
-    async def stream(
-        self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
-    ) -> AsyncGenerator[llm.ModelEvent, None]:
-        """Runs one model call; see `Provider.stream`."""
-        used = _used(messages, settings)
-        lacks = self._lacks.setdefault(settings.model, set())
-        while True:
-            for feature in sorted(used & lacks):
-                if (settings.model, feature) not in self._told:
-                    self._told.add((settings.model, feature))
-                    yield llm.Notice(f"{settings.model} {WORDS[feature]}.")
-            sent = frozenset(used - lacks)
-            readable = self._readable(messages, lacks & used)
-            asked = replace(settings, thought_level=None) if "reasoning" in lacks else settings
-            begun = False
-            try:
-                async with aclosing(self._inner.stream(readable, tools, asked)) as events:
-                    async for event in events:
-                        begun = begun or not isinstance(event, llm.Notice)
-                        if isinstance(event, llm.UsageReport) and self._was_cut(messages, settings, event):
-                            tokens = event.input_tokens
-                            yield llm.Notice(CUT.format(model=settings.model, tokens=tokens, name=self.name))
-                        yield event
-                return
-            except ProviderError as error:
-                refused = None if begun else _refused(error, sent)
-                spoiled = None if begun or refused else _newest_image(error, sent, readable)
-                if spoiled is not None:
-                    self._spoiled.add(hash(spoiled.data))
-                    yield llm.Notice(
-                        f"The server does not take an image ({spoiled.mime_type}); it is left out: {error}"
-                    )
-                elif refused is None:
-                    raise
-                else:
-                    lacks.add(refused)
+    def open(self, request: Request) -> Pass:
+        return _Tolerated(self, request)
 
-    def _readable(self, messages: Sequence[llm.Message], lacks: set[Feature]) -> Sequence[llm.Message]:
+    def learn(self, models: Sequence[llm.ModelInfo]) -> None:
+        for info in models:
+            if info.accepts is not None:
+                missing: set[Feature] = {kind for kind in INSTEAD if kind not in info.accepts}
+                self.lacks(info.id).update(missing)
+
+    def lacks(self, model: str) -> set[Feature]:
+        return self._lacks.setdefault(model, set())
+
+    def spoiled(self, image: llm.ImagePart) -> None:
+        self._spoiled.add(hash(image.data))
+
+    def untold(self, model: str, features: set[Feature]) -> list[llm.Notice]:
+        """What is left out for the first time."""
+        new = [feature for feature in sorted(features) if (model, feature) not in self._told]
+        self._told.update((model, feature) for feature in new)
+        return [llm.Notice(f"{model} {WORDS[feature]}.") for feature in new]
+
+    def readable(self, messages: Sequence[llm.Message], lacks: set[Feature]) -> Sequence[llm.Message]:
         """The same messages where they have nothing that is left out: providers recognise them by identity."""
         if not (self._spoiled or lacks & set(INSTEAD)):
             return messages
@@ -123,8 +109,9 @@ class TolerantProvider:
 
         return [_replaced(message, instead) for message in messages]
 
-    def _was_cut(self, messages: Sequence[llm.Message], settings: llm.ModelSettings, usage: llm.UsageReport) -> bool:
+    def was_cut(self, asked: Request, usage: llm.UsageReport) -> bool:
         """Whether the server, by its own count, cannot have read all of a prompt. True once for a model."""
+        messages, _, settings = asked
         if settings.model in self._cut or usage.input_tokens < FEWEST_TOKENS:
             return False
         if settings.chars + sum(map(_size, messages)) <= usage.input_tokens * CHARS_PER_TOKEN:
@@ -132,16 +119,37 @@ class TolerantProvider:
         self._cut.add(settings.model)
         return True
 
-    async def models(self) -> list[llm.ModelInfo]:
-        found = await self._inner.models()
-        for info in found:
-            if info.accepts is not None:
-                missing: set[Feature] = {kind for kind in INSTEAD if kind not in info.accepts}
-                self._lacks.setdefault(info.id, set()).update(missing)
-        return found
 
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+class _Tolerated(Pass):
+    def __init__(self, adapter: Tolerant, asked: Request) -> None:
+        messages, tools, settings = asked
+        used, lacks = _used(messages, settings), adapter.lacks(settings.model)
+        readable = adapter.readable(messages, lacks & used)
+        allowed = replace(settings, thought_level=None) if "reasoning" in lacks else settings
+        super().__init__(Request(readable, tools, allowed), adapter.untold(settings.model, used & lacks))
+        self._adapter = adapter
+        self._asked = asked
+        self._sent = frozenset(used - lacks)
+        self._begun = False
+
+    def feed(self, event: llm.ModelEvent) -> Sequence[llm.ModelEvent]:
+        self._begun = self._begun or not isinstance(event, llm.Notice)
+        if isinstance(event, llm.UsageReport) and self._adapter.was_cut(self._asked, event):
+            model, tokens = self._asked.settings.model, event.input_tokens
+            return (llm.Notice(CUT.format(model=model, tokens=tokens, name=self._adapter.name)), event)
+        return (event,)
+
+    def failed(self, error: ProviderError) -> Sequence[llm.ModelEvent]:
+        if self._begun:
+            return ()
+        if refused := _refused(error, self._sent):
+            self._adapter.lacks(self._asked.settings.model).add(refused)
+            raise AskAgain
+        if (image := _newest_image(error, self._sent, self.request.messages)) is not None:
+            self._adapter.spoiled(image)
+            words = f"The server does not take an image ({image.mime_type}); it is left out: {error}"
+            raise AskAgain((llm.Notice(words),))
+        return ()
 
 
 def _size(message: llm.Message) -> int:

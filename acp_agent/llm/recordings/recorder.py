@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -13,6 +12,7 @@ from msgspec import Struct
 
 from acp_agent.errors import ProviderError
 from acp_agent.llm import base as llm
+from acp_agent.llm.adapters import Pass, Request
 from acp_agent.llm.recordings.form import Form, error_form, event_forms, message_form, settings_form, tools_form
 from acp_agent.llm.recordings.tape import Tape
 
@@ -28,36 +28,21 @@ class _Earlier(Struct, frozen=True):
 
 
 class Recorder:
-    """Wraps a provider."""
+    """An adapter. `name`: of the provider."""
 
-    def __init__(self, inner: llm.Provider, tape: Tape) -> None:
-        self.name = inner.name
-        self._inner = inner
+    def __init__(self, name: str, tape: Tape) -> None:
+        self.name = name
         self._tape = tape
         self._earlier: deque[_Earlier] = deque(maxlen=LOOKED_AT)
 
-    async def stream(
-        self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
-    ) -> AsyncGenerator[llm.ModelEvent, None]:
-        """Runs one model call; see `Provider.stream`."""
-        number = self._request(_Earlier(self._tape.next_request(), settings.before, (*tools,), (*messages,)), settings)
-        if words := self._tape.taken_trouble():
-            yield llm.Notice(words)
-        events: list[tuple[float, llm.ModelEvent]] = []
-        began = time.monotonic()
-        line: Form = {"cut": True}
-        try:
-            async with aclosing(self._inner.stream(messages, tools, settings)) as streamed:
-                async for event in streamed:
-                    events.append((time.monotonic() - began, event))
-                    yield event
-        except ProviderError as error:
-            line = {"error": error_form(error, self._tape.cleaner)}
-            raise
-        finally:
-            if events and isinstance(events[-1][1], llm.Finished):
-                line = {}
-            self._tape.write({"answer": number, "events": event_forms(events, self._tape.cleaner), **line})
+    def open(self, request: Request) -> Pass:
+        messages, tools, settings = request
+        asked = _Earlier(self._tape.next_request(), settings.before, (*tools,), (*messages,))
+        return _Recorded(self._request(asked, settings), request, self._tape)
+
+    def learn(self, models: Sequence[llm.ModelInfo]) -> None:
+        infos = self._tape.cleaner.clean([msgspec.to_builtins(info) for info in models])
+        self._tape.write({"models": infos, "provider": self.name})
 
     def _request(self, now: _Earlier, settings: llm.ModelSettings) -> int:
         clean = self._tape.cleaner.clean
@@ -86,14 +71,30 @@ class Recorder:
         forms: list[Form] = self._tape.cleaner.clean([message_form(message) for message in now.messages[kept:]])
         return {"after": best, "kept": kept, "messages": forms} if kept else forms
 
-    async def models(self) -> list[llm.ModelInfo]:
-        found = await self._inner.models()
-        infos = self._tape.cleaner.clean([msgspec.to_builtins(info) for info in found])
-        self._tape.write({"models": infos, "provider": self.name})
-        return found
 
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+class _Recorded(Pass):
+    def __init__(self, number: int, request: Request, tape: Tape) -> None:
+        words = tape.taken_trouble()
+        super().__init__(request, (llm.Notice(words),) if words else ())
+        self._number = number
+        self._tape = tape
+        self._began = time.monotonic()
+        self._events: list[tuple[float, llm.ModelEvent]] = []
+        self._line: Form = {"cut": True}
+
+    def feed(self, event: llm.ModelEvent) -> Sequence[llm.ModelEvent]:
+        self._events.append((time.monotonic() - self._began, event))
+        return (event,)
+
+    def failed(self, error: ProviderError) -> Sequence[llm.ModelEvent]:
+        self._line = {"error": error_form(error, self._tape.cleaner)}
+        return ()
+
+    def closed(self) -> None:
+        if self._events and isinstance(self._events[-1][1], llm.Finished):
+            self._line = {}
+        events = event_forms(self._events, self._tape.cleaner)
+        self._tape.write({"answer": self._number, "events": events, **self._line})
 
 
 def _common(one: Sequence[llm.Message], two: Sequence[llm.Message]) -> int:

@@ -78,18 +78,12 @@ class HttpProvider:
     ) -> Exchange:
         raise NotImplementedError
 
-    async def stream(
+    def stream(
         self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
     ) -> AsyncGenerator[llm.ModelEvent, None]:
         """Runs one model call; see `Provider.stream`. Close the generator to close the connection early."""
         headed = llm.with_context(settings.context, messages)
-
-        def attempt() -> AsyncGenerator[llm.ModelEvent, None]:
-            return self._attempt(headed, tools, settings)
-
-        async with aclosing(with_retries(attempt, self._policy)) as events:
-            async for event in events:
-                yield event
+        return with_retries(lambda: self._attempt(headed, tools, settings), self._policy)
 
     async def models(self) -> list[llm.ModelInfo]:
         """Returns the configured models, else those that the server lists."""
@@ -136,19 +130,18 @@ class HttpProvider:
     async def aclose(self) -> None:
         await self._client.aclose()
 
-    async def _attempt(
+    async def _asked(
         self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
-    ) -> AsyncGenerator[llm.ModelEvent, None]:
-        """Sends one request, and once more immediately if the server's refusal taught us what it accepts."""
+    ) -> tuple[http.HttpResponse, FoldedAnswer]:
+        """The response, with status 200, to one request, which is sent once more immediately if the server's refusal
+        taught us what it accepts. Raises `ProviderError`."""
         while True:
             exchange = self._exchange(messages, tools, settings)
             try:
-                async with aclosing(await self._send("POST", exchange.path or self.path, exchange.body)) as response:
-                    if response.status == 200:
-                        async with aclosing(self._read(response, exchange.answer, settings.model)) as events:
-                            async for event in events:
-                                yield event
-                        return
+                response = await self._send("POST", exchange.path or self.path, exchange.body)
+                if response.status == 200:
+                    return response, exchange.answer
+                async with aclosing(response):
                     body = await response.read(_LONGEST_ERROR_BODY)
             except http.FAILURES as error:
                 raise self._transport_error(error) from error
@@ -161,14 +154,16 @@ class HttpProvider:
                 self.name, status, body, headers, base_url=where, model=settings.model
             )
 
-    async def _read(
-        self, response: http.HttpResponse, answer: FoldedAnswer, model: str
+    async def _attempt(
+        self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
     ) -> AsyncGenerator[llm.ModelEvent, None]:
-        """Yields the events of an answer with status 200."""
+        """Yields the events of an answer."""
+        response, answer = await self._asked(messages, tools, settings)
+        model = settings.model
         heard = _Heard(answer)
         reader = self.reader(heard)
         try:
-            async with aclosing(response.chunks()) as chunks:
+            async with aclosing(response), aclosing(response.chunks()) as chunks:
                 try:
                     async for chunk in chunks:
                         for event in reader.feed(chunk):
@@ -185,6 +180,8 @@ class HttpProvider:
             last = answer.finish() if answer.ended else []
             if heard.complaint is not None and not (heard.said or any(map(_says, last))):
                 raise provider_errors.ErrorInAnswer(heard.complaint)
+        except http.FAILURES as error:
+            raise self._transport_error(error) from error
         except provider_errors.ErrorInAnswer as error:
             raise provider_errors.error_from_object(self.name, error.body, model=model) from error
         except EventTooLong as error:

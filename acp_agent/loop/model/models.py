@@ -16,10 +16,11 @@ from acp_agent.config.provider_rows import row_of
 from acp_agent.config.wire_apis import WIRE_APIS
 from acp_agent.errors import AuthRequired, InvalidParams, ProviderError
 from acp_agent.lazy import load
+from acp_agent.llm.adapters import AdaptedProvider
 from acp_agent.llm.base import ModelInfo, Provider
 from acp_agent.llm.choose import choose_api, is_loopback, needs_key
-from acp_agent.llm.lacks.fenced import FencedProvider
-from acp_agent.llm.lacks.tolerant import TolerantProvider
+from acp_agent.llm.lacks.fenced import Fenced
+from acp_agent.llm.lacks.tolerant import Tolerant
 from acp_agent.loop.choices import Choices
 from acp_agent.loop.model.recorded import Recorded
 from acp_agent.loop.options import AUTO_MODEL
@@ -156,9 +157,12 @@ class Models:
         embeds = settings.embedding_model and not WIRE_APIS[api].recorded
         async with self._making:
             if identity not in self._servers:
-                made = await anyio.to_thread.run_sync(_make_provider, api, options)
+                made: Provider = await anyio.to_thread.run_sync(WIRE_APIS[api].load(), options)
+                adapters = self.recorded.adapters(made, config.settings)
+                if not WIRE_APIS[api].recorded:
+                    adapters += [Fenced(options.tool_calling), Tolerant(made.name)]
                 self._servers[identity] = _Server(
-                    self.recorded.provider(made, config.settings), load(EMBEDDER)(options).embed if embeds else None
+                    AdaptedProvider(made, *adapters), load(EMBEDDER)(options).embed if embeds else None
                 )
         return self._servers[identity]
 
@@ -172,11 +176,6 @@ class Models:
     async def close(self) -> None:
         for server in self._servers.values():
             await server.provider.aclose()
-
-
-def _make_provider(api: str, options: ProviderOptions) -> Provider:
-    made: Provider = WIRE_APIS[api].load()(options)
-    return made if WIRE_APIS[api].recorded else FencedProvider(TolerantProvider(made), options.tool_calling)
 
 
 def _lists(settings: ProviderConfig) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from acp_agent.config.model import AgentConfig, Settings
 from acp_agent.lazy import load
+from acp_agent.llm.adapters import Adapter
 from acp_agent.llm.base import Provider
 
 RECORDER = "acp_agent.llm.recordings.recorder:Recorder"
@@ -34,15 +35,14 @@ class Recorded:
         for cleaner in self._cleaners:
             self._teach(cleaner)
 
-    def provider(self, made: Provider, settings: Settings) -> Provider:
-        """The provider, recorded if it is to be."""
+    def adapters(self, made: Provider, settings: Settings) -> list[Adapter]:
+        """A recorder of what is said with the provider, if there is to be one."""
         self._add(getattr(made, "cleaner", None))
         if not settings.agent.record:
-            return made
+            return []
         tape = load(TAPE_OF)(path_of(settings.agent.record), self._cleaner, about(settings.agent))
         self._add(tape.cleaner)
-        recorder: Provider = load(RECORDER)(made, tape)
-        return recorder
+        return [load(RECORDER)(made.name, tape)]
 
     def _cleaner(self) -> Any:
         return load(CLEANER)(load(REDACTOR)(), self._environ)
