@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Checkers and a language server for JavaScript, `devcontainer` and an MCP server, that the tests run for real, pinned, in
-# tests/.node. Does nothing if they are already installed.
+# Checkers and a language server for JavaScript, `devcontainer`, an MCP server, MCP's conformance kit and a double of
+# model servers, that the tests run for real, pinned, in tests/.node. Does nothing if they are already installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 packages=(typescript@5.9.3 typescript-language-server@5.3.0 eslint@9.39.5 @devcontainers/cli@0.89.0
-  @modelcontextprotocol/server-everything@2026.8.31)
+  @modelcontextprotocol/server-everything@2026.8.31 @modelcontextprotocol/conformance@0.2.0-alpha.12
+  @copilotkit/aimock@1.43.0)
 folder=tests/.node
 [ "$(cat "$folder/.installed" 2>/dev/null)" = "${packages[*]}" ] && exit 0
 by_npm() {

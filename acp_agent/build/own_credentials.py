@@ -33,6 +33,7 @@ def own_credentials(
     keys += [word for some in (*(each.headers for each in known), *more) for word in _of_headers(some)]
     keys += [word for each in settings.providers.values() if not each.api_key_env for word in _letting_in(each.headers)]
     servers = settings.mcp.servers.values()
+    keys += [each.client_secret for each in servers]
     keys += [word for some in (*(each.env for each in servers), *more) for word in _letting_in(some)]
     keys += [word for url in (*(each.url for each in servers), *urls) if url for word in _of_query(url)]
     keys += _password(settings.store.url or environ.get(settings.store.url_env, ""))

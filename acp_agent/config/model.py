@@ -15,6 +15,7 @@ from acp_agent.config import place_settings as where
 from acp_agent.config import safety_settings as safety
 from acp_agent.config.compaction_settings import CompactionConfig
 from acp_agent.config.language_settings import ClientProfileConfig, LspConfig, ProtocolConfig, key
+from acp_agent.config.mcp_settings import McpConfig
 from acp_agent.config.wire_apis import WIRE_APIS, ApiName
 
 ModeName = Literal["ask", "architect", "code", "auto"]
@@ -597,50 +598,6 @@ class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     file: Annotated[str, key("Log file. Empty: `agent.log` in the state folder; `-`: stderr only.")] = ""
     max_bytes: Annotated[int, key("Size in bytes at which the log file is rotated.", ge=10_000)] = 1_000_000
     backups: Annotated[int, key("Rotated log files kept.", ge=0, le=20)] = 2
-
-
-class McpServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    command: Annotated[str, key("Program to start, for a stdio server.", project=True)] = ""
-    args: Annotated[list[str], key("Its arguments.", project=True)] = []
-    env: Annotated[dict[str, str], key("Variables set for it.", project=True)] = {}
-    inherit: Annotated[
-        list[str], key("Names of variables that it inherits besides those that commands do.", project=True)
-    ] = []
-    cwd: Annotated[str, key("Its working directory. Empty: the session's folder.", project=True)] = ""
-    url: Annotated[str, key("URL, for an HTTP server.", project=True)] = ""
-    transport: Annotated[
-        Literal["", "stdio", "http", "sse"],
-        key("Empty: `stdio` with a command, `http` (streamable) with a URL.", project=True),
-    ] = ""
-    headers: Annotated[dict[str, str], key("HTTP headers sent with every request.", project=True)] = {}
-    enabled: Annotated[bool, key("`false`: it is not started.", project=True)] = True
-    allow: Annotated[list[str], key("Patterns of tools that are offered (`read_*`). Empty: all.", project=True)] = []
-    deny: Annotated[
-        list[str],
-        key("Patterns of tools that are not offered. Both lists also limit the editor's servers.", project=True),
-    ] = []
-    of: Annotated[str, key(safety.WHOSE)] = ""
-    sampling: Annotated[
-        bool, key("It may have the session's model answer its prompts; you are asked each time, and it costs as usual.")
-    ] = False
-
-
-class McpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    servers: Annotated[dict[str, McpServerConfig], key("MCP servers by name.")] = {}
-    inherit: Annotated[
-        list[str], key("Names of variables that all servers inherit, also those that the editor names.")
-    ] = []
-    client_programs: Annotated[
-        bool,
-        key("Start the programs that clients name as servers. They run as you, outside the sandbox and `agent.place`."),
-    ] = True
-    connect_timeout: Annotated[float, key("Seconds a server may take to get ready.", gt=0)] = 30.0
-    prompt_wait: Annotated[float, key("Seconds a prompt waits for servers that are still connecting.", ge=0)] = 5.0
-    call_timeout: Annotated[float, key("Timeout of a call to a server's tool in seconds.", gt=0)] = 300.0
-    background_after: Annotated[float, key("Seconds after which a call goes on in the background; 0: never.", ge=0)] = (
-        120.0
-    )
-    max_result_bytes: Annotated[int, key("Largest result of a call in bytes.", ge=1024)] = 10_485_760
 
 
 def as_choice(model: str) -> str:

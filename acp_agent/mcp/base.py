@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import msgspec
 
 from acp_agent.child import User
-from acp_agent.config.model import McpConfig, McpServerConfig
+from acp_agent.config.mcp_settings import McpConfig, McpServerConfig
 from acp_agent.disk import Entered
 from acp_agent.errors import AgentError, ConfigError
 from acp_agent.schema.acp import McpServer, McpServerHttp, McpServerSse
@@ -64,6 +64,26 @@ Not empty: it is in force (Python 3.11 and later)."""
 ON_THIS_MACHINE = re.compile(r"^(localhost|127\.0\.0\.1|\[::1\]):\d+$")
 
 
+class LoginClient(msgspec.Struct, frozen=True):
+    """What is registered at a server for logins."""
+
+    id: str = ""
+    """Or the https URL of a document that describes it. Empty: one is registered at the login."""
+    secret: str = ""
+    port: int = 0
+    """On this machine, to which the browser comes back; 0: any."""
+
+
+class ServerLimits(msgspec.Struct, frozen=True):
+    """What the user lets a server do."""
+
+    tools: tuple[str, ...] = ()
+    """Patterns of those that are offered; empty: all."""
+    without: tuple[str, ...] = ()
+    sampling: bool = False
+    """Whether it may ask the model."""
+
+
 class ServerSpec(msgspec.Struct, frozen=True):
     """Address or command of a server."""
 
@@ -76,16 +96,13 @@ class ServerSpec(msgspec.Struct, frozen=True):
     cwd: str = ""
     url: str = ""
     headers: dict[str, str] = {}
-    allow: tuple[str, ...] = ()
-    """Patterns of the tools that are offered; empty: all."""
-    deny: tuple[str, ...] = ()
-    sampling: bool = False
-    """Whether it may ask the model."""
+    client: LoginClient = LoginClient()
+    allows: ServerLimits = ServerLimits()
 
     def offers(self, tool: str) -> bool:
         """Whether the user's lists let the model have a tool."""
-        allowed = not self.allow or any(fnmatchcase(tool, pattern) for pattern in self.allow)
-        return allowed and not any(fnmatchcase(tool, pattern) for pattern in self.deny)
+        allowed = not self.allows.tools or any(fnmatchcase(tool, pattern) for pattern in self.allows.tools)
+        return allowed and not any(fnmatchcase(tool, pattern) for pattern in self.allows.without)
 
     def digest(self) -> str:
         """Of what it is: its program with the arguments, or its address but for a port on this machine, which changes
@@ -254,12 +271,14 @@ def from_config(name: str, config: McpServerConfig) -> ServerSpec:
         inherit = tuple(config.inherit)
         spec = ServerSpec(name, transport, config.command, tuple(config.args), config.env, inherit, config.cwd)
     else:
-        spec = ServerSpec(name, transport, url=config.url, headers=config.headers)
+        client = LoginClient(config.client_id, config.client_secret, config.callback_port)
+        spec = ServerSpec(name, transport, url=config.url, headers=config.headers, client=client)
     return _limited(spec, config)
 
 
 def _limited(spec: ServerSpec, config: McpServerConfig) -> ServerSpec:
-    return msgspec.structs.replace(spec, allow=tuple(config.allow), deny=tuple(config.deny), sampling=config.sampling)
+    allows = ServerLimits(tuple(config.allow), tuple(config.deny), config.sampling)
+    return msgspec.structs.replace(spec, allows=allows)
 
 
 def gather(

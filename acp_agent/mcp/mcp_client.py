@@ -16,6 +16,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
@@ -289,6 +290,23 @@ class _Mending(JSONRPCDispatcher):
         return mended(method, self._version, result, lambda words: self.odd.update({words: None}))
 
 
+class _Session(ClientSession):
+    def __init__(self, link: Link, trace: Trace, **about: Any) -> None:
+        super().__init__(**about)
+        self._link = link
+        self._trace = trace
+
+    async def send_discover(self, version: str) -> Any:
+        """Raises McpError if the server wants a login: that says nothing of its protocol, and `initialize` may be open
+        to all."""
+        try:
+            return await super().send_discover(version)
+        except MCPError as error:
+            if self._trace.status == HTTPStatus.UNAUTHORIZED:
+                raise failure(error, self._link, self._trace) from error
+            raise
+
+
 @asynccontextmanager
 async def connect(link: Link) -> AsyncGenerator[Client]:
     """Yields a client of the server; calls `link.on_end` when the server is gone.
@@ -334,7 +352,9 @@ async def connect(link: Link) -> AsyncGenerator[Client]:
     try:
         async with (
             transport(link) as (incoming, outgoing),
-            ClientSession(
+            _Session(
+                link,
+                trace,
                 dispatcher=(wire := _Mending(Watched(incoming, link.ended), outgoing)),
                 sampling_callback=sample if link.answers.sample is not None else None,
                 elicitation_callback=elicit if link.answers.elicit is not None else None,

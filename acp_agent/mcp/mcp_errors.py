@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextvars import ContextVar
+from http import HTTPStatus
 
 import httpx2
 import mcp_types as types
@@ -53,6 +54,8 @@ class Trace(Struct):
     retry_after: float | None = None
     server: str = ""
     """The server's name."""
+    scope: str | None = None
+    """What a login has to allow besides, if the server refused what the one there is does not."""
 
 
 TRACE: ContextVar[Trace | None] = ContextVar("mcp_trace", default=None)
@@ -116,9 +119,12 @@ def by_status(trace: Trace, error: BaseException | None = None) -> McpError:
     status = trace.status or 0
     code = STATUSES.get(status, "server_error" if status >= 500 else "invalid_input")
     words = f"it answered HTTP {status}"
-    if status == 401 and trace.server:
+    if status == HTTPStatus.UNAUTHORIZED and trace.server:
         name = one_line(trace.server, 60)
         words += f": it wants a login (`acp-coder mcp login {name}` or `/mcp login {name}`) or other headers"
+    elif trace.scope is not None and trace.server:
+        name = one_line(trace.server, 60)
+        words += f": it wants a login that allows more ({one_line(trace.scope, 200)}): `/mcp login {name}`"
     elif code == "auth_failure":
         words += ": it rejects the credentials (see its headers in the configuration)"
     elif isinstance(error, MCPError) and "error response" not in error.message:

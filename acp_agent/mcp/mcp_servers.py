@@ -442,7 +442,7 @@ class _Server:
             await anyio.sleep(RELIST_PAUSE)
 
     def _answers(self, answers: Answers) -> Answers:
-        elicit, sample = answers.elicit, answers.sample if self.spec.sampling else None
+        elicit, sample = answers.elicit, answers.sample if self.spec.allows.sampling else None
         return msgspec.structs.replace(
             answers, elicit=elicit and partial(self._asking, elicit), sample=sample and partial(self._asking, sample)
         )

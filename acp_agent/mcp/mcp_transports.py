@@ -25,7 +25,7 @@ from acp_agent.mcp.base import McpError
 from acp_agent.mcp.content import one_line
 from acp_agent.mcp.link import Link
 from acp_agent.mcp.mcp_errors import TRACE, Trace, by_status, failure, retry_seconds
-from acp_agent.mcp.oauth import session_auth
+from acp_agent.mcp.oauth import missing_scope, session_auth
 from acp_agent.mcp.stdio_server import StdioServer
 from acp_agent.mcp.surrogates import Repairer, repaired
 
@@ -169,6 +169,7 @@ class _HttpClient(httpx2.AsyncClient):
             trace.status = response.status_code
             trace.server = self._link.spec.name
             trace.retry_after = retry_seconds(response.headers.get("retry-after", ""))
+            trace.scope = missing_scope(response)
             if self._link.spec.transport == "sse":  # The package's writer ends at the first error.
                 self._link.lose(by_status(trace))
             elif trace.status == 404 and "mcp-session-id" in request.headers:

@@ -19,6 +19,7 @@ import anyio.to_thread
 import httpx2
 import msgspec
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+from mcp.client.auth.utils import extract_field_from_www_auth
 from mcp.shared.auth import (
     AuthorizationCodeResult,
     OAuthClientInformationFull,
@@ -27,6 +28,7 @@ from mcp.shared.auth import (
     OAuthToken,
     ProtectedResourceMetadata,
 )
+from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 
 from acp_agent import __version__
 from acp_agent.errors import AgentError, ConfigError
@@ -41,16 +43,29 @@ LONGEST_REQUEST = 16 * 1024
 PAGE = "<!doctype html><meta charset=utf-8><title>acp-coder</title><p>Done. You can close this window."
 EARLY = 30.0
 """Seconds before its end at which a token is refreshed."""
-HELLO = {
-    "jsonrpc": "2.0",
-    "id": 0,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "acp-coder", "version": __version__},
-    },
+MODERN = {
+    "io.modelcontextprotocol/protocolVersion": LATEST_MODERN_VERSION,
+    "io.modelcontextprotocol/clientInfo": {"name": "acp-coder", "version": __version__},
+    "io.modelcontextprotocol/clientCapabilities": {},
 }
+KNOCKS: tuple[tuple[str, dict[str, Any], dict[str, str]], ...] = (
+    (
+        "server/discover",
+        {"_meta": MODERN},
+        {"mcp-protocol-version": LATEST_MODERN_VERSION, "mcp-method": "server/discover"},
+    ),
+    (
+        "initialize",
+        {
+            "protocolVersion": LATEST_HANDSHAKE_VERSION,
+            "capabilities": {},
+            "clientInfo": {"name": "acp-coder", "version": __version__},
+        },
+        {},
+    ),
+    ("tools/list", {}, {"mcp-protocol-version": LATEST_HANDSHAKE_VERSION}),
+)
+"""Requests that a server may want a login for: method, parameters, headers. Some let everybody say hello."""
 
 
 class _Kept(msgspec.Struct):
@@ -63,6 +78,8 @@ class _Kept(msgspec.Struct):
     resource: dict[str, Any] | None = None
     metadata: dict[str, Any] | None = None
     issuer: str | None = None
+    wanted: str | None = None
+    """Scopes that the server missed in the token."""
 
 
 class _Session(OAuthClientProvider):
@@ -77,17 +94,9 @@ class _Session(OAuthClientProvider):
         text = await anyio.to_thread.run_sync(self._secrets.read, self._url)
         self._initialized = True
         try:
-            kept = read_json(text or b"", type=_Kept)
-            self.context.current_tokens = OAuthToken.model_validate(kept.token)
-            self.context.client_info = OAuthClientInformationFull.model_validate(kept.client)
-            if kept.metadata is not None:
-                self.context.oauth_metadata = OAuthMetadata.model_validate(kept.metadata)
-            if kept.resource is not None:
-                self.context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(kept.resource)
+            _unpack(self, read_json(text or b"", type=_Kept))
         except ValueError:
             return  # There is none, or none that we can read.
-        self.context.auth_server_url = kept.issuer
-        self.context.token_expiry_time = None if kept.ends is None else kept.ends - EARLY
 
     async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         async with self.context.lock:
@@ -99,6 +108,8 @@ class _Session(OAuthClientProvider):
                 await self._refreshed((yield await self._refresh_token()))
             used = self._add_token(request)
         response = yield request
+        if used and (scope := missing_scope(response)) is not None:
+            await self._write(wanted=scope)
         if response.status_code != 401 or fresh or not used:
             return
         async with self.context.lock:
@@ -118,10 +129,66 @@ class _Session(OAuthClientProvider):
 
     async def _refreshed(self, response: httpx2.Response) -> None:
         if await self._handle_refresh_response(response):
-            try:
-                await anyio.to_thread.run_sync(self._secrets.write, self._url, _packed(self))
-            except ConfigError as error:
-                log.warning("a new token for an MCP server cannot be kept: %s", error)
+            await self._write()
+
+    async def _write(self, wanted: str | None = None) -> None:
+        try:
+            await anyio.to_thread.run_sync(self._secrets.write, self._url, _packed(self, wanted))
+        except ConfigError as error:
+            log.warning("what is new of a login at an MCP server cannot be kept: %s", error)
+
+
+class _Login(OAuthClientProvider):
+    """Logs in. `more`: what an earlier login gave, and lacks."""
+
+    def __init__(self, more: _Kept | None, *about: Any, **named: Any) -> None:
+        super().__init__(*about, **named)
+        self._more = more
+
+    async def _initialize(self) -> None:
+        if self._more is not None:
+            client = self.context.client_info
+            _unpack(self, self._more)
+            self.context.token_expiry_time = None  # It may have ended: what counts is what it allows.
+            self.context.client_info = client  # A registered one has its own port to come back to.
+        self._initialized = True
+
+    async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """As the package does if the server refuses the request; where it is known to, it is not asked again."""
+        flow = super()._auth_flow(request)
+        answer: httpx2.Response | None = None
+        try:
+            while True:
+                asked = await (anext(flow) if answer is None else flow.asend(answer))
+                if self._more is not None and answer is None:
+                    challenge = f'Bearer error="insufficient_scope", scope="{self._more.wanted}"'
+                    answer = httpx2.Response(403, headers={"www-authenticate": challenge}, request=request)
+                else:
+                    answer = yield asked
+        except StopAsyncIteration:
+            return
+        finally:
+            await flow.aclose()
+
+
+def missing_scope(response: httpx2.Response) -> str | None:
+    """The scopes that a server wants of a token and does not find."""
+    if response.status_code != 403 or extract_field_from_www_auth(response, "error") != "insufficient_scope":
+        return None
+    return extract_field_from_www_auth(response, "scope") or ""
+
+
+def _unpack(provider: OAuthClientProvider, kept: _Kept) -> None:
+    """Raises ValueError."""
+    context = provider.context
+    context.current_tokens = OAuthToken.model_validate(kept.token)
+    context.client_info = OAuthClientInformationFull.model_validate(kept.client)
+    if kept.metadata is not None:
+        context.oauth_metadata = OAuthMetadata.model_validate(kept.metadata)
+    if kept.resource is not None:
+        context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(kept.resource)
+    context.auth_server_url = kept.issuer
+    context.token_expiry_time = None if kept.ends is None else kept.ends - EARLY
 
 
 def _metadata(address: str) -> OAuthClientMetadata:
@@ -143,7 +210,7 @@ class _Nowhere:
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None: ...
 
 
-def _packed(provider: OAuthClientProvider) -> str:
+def _packed(provider: OAuthClientProvider, wanted: str | None = None) -> str:
     context = provider.context
     token, client = context.current_tokens, context.client_info
     assert token is not None
@@ -155,6 +222,7 @@ def _packed(provider: OAuthClientProvider) -> str:
         None if context.protected_resource_metadata is None else _json(context.protected_resource_metadata),
         None if context.oauth_metadata is None else _json(context.oauth_metadata),
         context.auth_server_url,
+        wanted,
     )
     return msgspec.json.encode(kept).decode()
 
@@ -181,7 +249,7 @@ async def login(spec: ServerSpec, secrets: Secrets, show: Callable[[str], Awaita
         raise McpError("invalid_input", f"{spec.name} is a program; only servers with a URL have a login")
     failed: McpError | None = McpError("transient", f"nobody logged in within {timeout:g} seconds")
     with anyio.move_on_after(timeout):
-        async with _listening() as (address, answer):
+        async with _listening(spec.client.port) as (address, answer):
             try:
                 await _login(spec, secrets, show, address, answer)
                 failed = None
@@ -207,25 +275,64 @@ async def _login(
             raise OAuthFlowError(f"its login is no URL of http or https: {url!r}")
         await show(url)
 
-    provider = OAuthClientProvider(spec.url, _metadata(address), _Nowhere(), redirect, answer)
+    provider = _Login(
+        await anyio.to_thread.run_sync(_lacking, spec, secrets),
+        *(spec.url, _metadata(address), _Nowhere(), redirect, answer),
+        client_metadata_url=spec.client.id if spec.client.id.startswith("https://") else None,
+    )
+    if spec.client.id and provider.context.client_metadata_url is None:
+        provider.context.client_info = _registered(spec, address)
     headers = {"accept": "application/json, text/event-stream", **spec.headers}
-    method = "GET" if spec.transport == "sse" else "POST"
-    async with (
-        httpx2.AsyncClient(auth=provider, headers=headers, timeout=30.0) as client,
-        client.stream(method, spec.url, json=HELLO if method == "POST" else None) as response,
-    ):
+    async with httpx2.AsyncClient(auth=provider, headers=headers, timeout=30.0) as client:
+        if spec.transport == "sse":
+            status = await _knock(client, "GET", spec.url)
+        else:
+            session: dict[str, str] = {}
+            for number, (method, params, more) in enumerate(KNOCKS):
+                body = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+                status = await _knock(client, "POST", spec.url, session, json=body, headers={**more, **session})
+                if provider.context.current_tokens is not None:
+                    break
         if provider.context.current_tokens is None:
-            words = "it wants no login" if response.status_code < 400 else f"it answered HTTP {response.status_code}"
+            words = "it wants no login" if status < 400 else f"it answered HTTP {status}"
             raise McpError("invalid_input", words)
-        if response.status_code in (401, 403):
-            raise McpError("auth_failure", f"it answered HTTP {response.status_code} after the login")
+        if status in (401, 403):
+            raise McpError("auth_failure", f"it answered HTTP {status} after the login")
     await anyio.to_thread.run_sync(secrets.write, spec.url, _packed(provider))
 
 
+async def _knock(
+    client: httpx2.AsyncClient, method: str, url: str, session: dict[str, str] | None = None, **more: Any
+) -> int:
+    """The status of the answer; `session` gets the header that names a session, if the server opens one."""
+    async with client.stream(method, url, **more) as response:
+        if session is not None and (id_ := response.headers.get("mcp-session-id")):
+            session["mcp-session-id"] = id_
+        return response.status_code
+
+
+def _lacking(spec: ServerSpec, secrets: Secrets) -> _Kept | None:
+    """An earlier login that the server found too little in."""
+    try:
+        kept = read_json(secrets.read(spec.url) or b"", type=_Kept)
+    except ValueError:
+        return None
+    return kept if kept.wanted else None
+
+
+def _registered(spec: ServerSpec, address: str) -> OAuthClientInformationFull:
+    about: dict[str, Any] = {"client_id": spec.client.id, "redirect_uris": [address]}
+    if spec.client.secret:
+        about |= {"client_secret": spec.client.secret, "token_endpoint_auth_method": "client_secret_basic"}
+    else:
+        about["token_endpoint_auth_method"] = "none"
+    return OAuthClientInformationFull.model_validate(about)
+
+
 @asynccontextmanager
-async def _listening() -> AsyncGenerator[tuple[str, Callable[[], Awaitable[AuthorizationCodeResult]]]]:
+async def _listening(port: int) -> AsyncGenerator[tuple[str, Callable[[], Awaitable[AuthorizationCodeResult]]]]:
     """Yields the address on this machine where the browser comes back to, and what waits for that."""
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port)
     port = listener.extra(anyio.abc.SocketAttribute.local_port)
     got: list[dict[str, str]] = []
     came = anyio.Event()

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_agent.config.model import McpServerConfig
+from acp_agent.config.mcp_settings import McpServerConfig
 from acp_agent.config.safety_settings import DecidingHook
 from acp_agent.config.xdg import data_dir, plugin_index
 from acp_agent.limits.decoding import read_json

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from acp_agent.config.model import McpServerConfig
+from acp_agent.config.mcp_settings import McpServerConfig
 from acp_agent.config.safety_settings import DecidingHook, HookEvent, divided
 from acp_agent.limits.decoding import read_loose_json
 from acp_agent.plugins.contained import Files, PluginError
@@ -322,6 +322,9 @@ def claude_server(name: str, entry: object) -> McpServerConfig:
     if kind not in kinds:
         raise ValueError(f"servers of type {kind!r} are not supported")
     wanted = {key: entry[key] for key in ("command", "args", "env", "url", "headers", "cwd") if key in entry}
+    if isinstance(login := entry.get("oauth"), dict):
+        names = {"clientId": "client_id", "callbackPort": "callback_port"}
+        wanted |= {ours: login[theirs] for theirs, ours in names.items() if theirs in login}
     made = _converted({**wanted, "transport": kinds[kind]})
     if not (made.command if kind == "stdio" else made.url):
         raise ValueError("`command` is not set" if kind == "stdio" else "`url` is not set")

@@ -6,7 +6,7 @@ import difflib
 import shlex
 from collections.abc import Iterator
 
-from acp_agent.config.model import McpServerConfig
+from acp_agent.config.mcp_settings import McpServerConfig
 from acp_agent.legible import legible
 from acp_agent.plugins.contained import Files
 from acp_agent.plugins.manifest import Plugin

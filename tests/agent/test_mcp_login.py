@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 from pathlib import Path
 from threading import Thread
 
@@ -11,6 +12,7 @@ import pytest
 
 from acp_agent.build.own_credentials import own_credentials
 from acp_agent.cli import main
+from acp_agent.client.permissions import allow_always
 from acp_agent.config.load import load_config
 from acp_agent.schema import acp
 from tests.mcp.oauth_server import OAuthServer, browse, oauth_server
@@ -160,3 +162,37 @@ async def test_the_question_about_a_login_ends_with_it_also_if_it_failed(locked:
             told = [note["params"]["elicitationId"] for note in r.editor.lines("from_agent", "elicitation/complete")]
             assert told == [getattr(asked, "elicitation_id", "") for asked in r.editor.elicitations]
             assert len(told) == number
+
+
+async def test_a_call_that_the_login_does_not_allow_is_answered_by_a_login_that_allows_more(locked, tmp_path: Path):
+    locked.needs = "write"
+    config = f'[mcp.servers.locked]\nurl = "{locked.url}"\n'
+    script: list[Answer | str] = [
+        asks(Call("mcp_locked_open", {})),
+        "refused",
+        asks(Call("mcp_locked_open", {})),
+        "done",
+    ]
+    async with rig(tmp_path, script, config=config, elicitation=in_a_browser, otherwise=allow_always) as r:
+        await r.editor.prompt("/mcp login locked")
+        await r.editor.prompt("go")
+        assert (
+            "it wants a login that allows more (write): `/mcp login locked`"
+            in next(iter(r.editor.tool_calls().values())).text()
+        )
+        await r.editor.prompt("/mcp login locked")
+        await r.editor.prompt("again")
+        assert "It is open." in list(r.editor.tool_calls().values())[-1].text()
+    assert [*locked.scopes.values()] == ["", "write"]
+
+
+@pytest.mark.parametrize("more", ["", 'client_secret = "hush-hush"\n'])
+async def test_a_client_that_is_registered_already_logs_in_where_none_can_be_registered(locked, tmp_path: Path, more):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    locked.registers = False
+    locked.clients["mine"] = {"redirect_uris": [f"http://127.0.0.1:{port}/callback"]}
+    about = f'url = "{locked.url}"\nclient_id = "mine"\ncallback_port = {port}\n{more}'
+    async with rig(tmp_path, ["ok"], config=f"[mcp.servers.locked]\n{about}", elicitation=in_a_browser) as r:
+        assert "`locked`: ready" in await r.says("/mcp login locked")
+    assert locked.told == ["mine:hush-hush" if more else "mine"]

@@ -28,7 +28,8 @@ AT_NEW_OURS = STAGE_ZERO | {
     for name in """
     auth commands.early commands.wakeup config.compaction_settings config.credentials config.language_settings
     config.load config.model
-    config.other_names config.place_settings config.safety_settings config.trusted_files config.wire_apis
+    config.mcp_settings config.other_names config.place_settings config.safety_settings config.trusted_files
+    config.wire_apis
     disk limits limits.decoding llm llm.choose loop
     loop.modes loop.opened loop.options loop.prompts loop.prompts.project_rules loop.toolbox loop.toolbox.trust
     opening protocol.codec safety safety.folders safety.folders.paths safety.folders.protect

@@ -25,7 +25,14 @@ class OAuthServer(ThreadingHTTPServer):
         self.access: set[str] = set()
         self.refresh: set[str] = set()
         self.grants: list[str] = []
+        self.told: list[str] = []
+        """Who asked for tokens: the id of a client, with its secret if it has one."""
         self.expires = 3600
+        self.registers = True
+        self.needs = ""
+        """A scope that calls need, beside the one that is given without being asked for."""
+        self.scopes: dict[str, str] = {}
+        """By access token."""
         self.answer: dict[str, str] = {}
         """Replaces parts of what the browser is sent back with."""
 
@@ -33,9 +40,10 @@ class OAuthServer(ThreadingHTTPServer):
         """The access tokens; they can be refreshed."""
         self.access.clear()
 
-    def tokens(self) -> dict[str, Any]:
+    def tokens(self, scope: str = "") -> dict[str, Any]:
         access, refresh = secrets.token_hex(), secrets.token_hex()
         self.access.add(access)
+        self.scopes[access] = scope
         self.refresh.add(refresh)
         return {"access_token": access, "token_type": "Bearer", "expires_in": self.expires, "refresh_token": refresh}
 
@@ -81,14 +89,21 @@ class _Handler(BaseHTTPRequestHandler):
         server = self.server
         data = self.rfile.read(int(self.headers["Content-Length"]))
         match self.path:
-            case "/register":
+            case "/register" if server.registers:
                 made = {"client_id": secrets.token_hex(), **json.loads(data)}
                 server.clients[made["client_id"]] = made
                 self.say(201, made)
             case "/token":
                 self.token({name: values[0] for name, values in parse_qs(data.decode()).items()})
-            case "/mcp" if self.headers.get("Authorization", "").removeprefix("Bearer ") in server.access:
-                self.mcp(json.loads(data))
+            case "/mcp" if (token := self.headers.get("Authorization", "").removeprefix("Bearer ")) in server.access:
+                asked = json.loads(data)
+                if asked["method"] == "tools/call" and server.needs not in server.scopes.get(token, server.needs):
+                    challenge = f'Bearer error="insufficient_scope", scope="{server.needs}"'
+                    self.say(403, WWW_Authenticate=challenge)
+                else:
+                    self.mcp(asked)
+            case "/register":
+                self.say(404)
             case _:
                 where = f"{server.base}/.well-known/oauth-protected-resource/mcp"
                 self.say(401, WWW_Authenticate=f'Bearer resource_metadata="{where}"')
@@ -103,7 +118,10 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             fits = asked["refresh_token"] in server.refresh
             server.refresh.discard(asked["refresh_token"])
-        self.say(200, server.tokens()) if fits else self.say(400, {"error": "invalid_grant"})
+        scope = known.get("scope", "") if grant == "authorization_code" and known is not None else ""
+        client = self.headers.get("Authorization", "").removeprefix("Basic ")
+        server.told.append(base64.b64decode(client).decode() or asked.get("client_id", ""))
+        self.say(200, server.tokens(scope)) if fits else self.say(400, {"error": "invalid_grant"})
 
     def mcp(self, asked: dict[str, Any]) -> None:
         results: dict[str, Any] = {
@@ -112,6 +130,7 @@ class _Handler(BaseHTTPRequestHandler):
                 "serverInfo": {"name": "locked", "version": "1"},
             },
             "tools/list": {"tools": [{"name": "open", "inputSchema": {"type": "object"}}]},
+            "tools/call": {"content": [{"type": "text", "text": "It is open."}]},
         }  # fmt: skip
         if "id" not in asked:
             self.say(202)

@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from acp_agent.config.model import McpServerConfig
+from acp_agent.config.mcp_settings import McpServerConfig
 from acp_agent.errors import AgentError, ConfigError
 from acp_agent.mcp import base as mcp
 from acp_agent.mcp.content import read_content, read_result, readable

@@ -20,7 +20,7 @@ from acp_agent.build.own_credentials import outside, own_keys
 from acp_agent.commands.config import config_here
 from acp_agent.config.credentials import McpLogins
 from acp_agent.config.load import Config, load_config
-from acp_agent.config.model import McpServerConfig
+from acp_agent.config.mcp_settings import McpServerConfig
 from acp_agent.config.safety_settings import OF_FOLDER
 from acp_agent.config.xdg import config_file
 from acp_agent.errors import UsageError

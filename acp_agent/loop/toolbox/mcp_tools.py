@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 
 from acp_agent.child import User
-from acp_agent.config.model import McpConfig
+from acp_agent.config.mcp_settings import McpConfig
 from acp_agent.config.safety_settings import OF_FOLDER
 from acp_agent.lazy import load
 from acp_agent.loop.outbox import Outbox

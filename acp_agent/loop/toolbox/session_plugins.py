@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from acp_agent.config.model import McpServerConfig
+from acp_agent.config.mcp_settings import McpServerConfig
 from acp_agent.config.safety_settings import DecidingHook, PluginsConfig
 from acp_agent.loop.prompts.front_matter import description_of, read_front_matter
 from acp_agent.loop.prompts.library import Library
