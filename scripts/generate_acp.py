@@ -329,7 +329,7 @@ class Generator:
     def is_text(self, name: str) -> bool:
         """Whether a definition is a text of any kind: an id."""
         schema: dict[str, Any] = self.defs[name]
-        return schema.keys() <= {"description", "type"} and schema.get("type") == "string"
+        return schema.keys() <= {"description", "type", "x-rows"} and schema.get("type") == "string"
 
     # --- types
 

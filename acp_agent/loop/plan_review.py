@@ -16,7 +16,6 @@ OPTIONS: dict[ModeId, str] = {
 """The careful one first: a client that answers by itself takes the first."""
 KEEP_PLANNING = "keep_planning"
 WORDS = "words"
-PROPOSAL = "proposal"  # The next plan as a document replaces it.
 
 
 class Review(Struct, frozen=True):
@@ -28,11 +27,7 @@ class Review(Struct, frozen=True):
 
 
 async def review_plan(client: Client, call: acp.ToolCallUpdate) -> Review:
-    """`call` shows the plan, a document does, too, where the client takes it. Anything but a clear approval is none.
-    Raises AgentError if nobody could be asked."""
-    shown = call.content[0] if call.content else None
-    if client.plan.plan_documents and isinstance(shown, acp.Content) and isinstance(shown.content, acp.TextContent):
-        client.update(acp.PlanUpdate(plan=acp.PlanMarkdown(plan_id=PROPOSAL, content=shown.content.text)))
+    """`call` shows the plan. Anything but a clear approval is none. Raises AgentError if nobody could be asked."""
     options = [acp.PermissionOption(option_id=mode, name=name, kind="allow_once") for mode, name in OPTIONS.items()]
     options.append(acp.PermissionOption(option_id=KEEP_PLANNING, name="Keep planning", kind="reject_once"))
     outcome = (await client.request_permission(call, options)).outcome

@@ -13,6 +13,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from acp_agent.errors import AgentError, CapabilityMissing
@@ -39,6 +40,9 @@ MARK: ContextVar[str] = ContextVar("mark", default="")
 """What the prompt that is worked on carries as `_meta.prompt`: its message comes back with it."""
 STEPS = "steps"
 """Id of the plan that the tool `plan` makes."""
+PROPOSAL = "proposal"
+"""Id of the plan that the user reviews or has approved, until its steps take its place."""
+PLANS = (acp.Plan, acp.PlanUpdate, acp.PlanRemoved)
 QUESTION = "question"
 """In `_meta` of a permission request that is a question of the model."""
 
@@ -133,18 +137,17 @@ class Client:
     # --- updates ----------------------------------------------------------------------------------------------
 
     def update(self, update: acp.SessionUpdate, place: int = 0) -> None:
-        """Queues a `session/update`; never waits. Steps go as a document to a client that takes these.
+        """Queues a `session/update`; never waits. Plans go as `shown_to` has them.
 
         `place`: in the session's log; 0: it is not kept, below 0: it could not be stored."""
-        shown: Any = update
-        if self.plan.plan_documents and isinstance(shown, acp.Plan):
-            shown = acp.PlanUpdate(plan=acp.PlanItems(plan_id=STEPS, entries=shown.entries))
-        elif isinstance(shown, dict):
-            shown = shown_to(self.plan, shown)
-        note = acp.SessionNotification(session_id=self._session_id, update=shown)
         if self._several is not None:
-            self._several.show(note, place)
-        elif not (place and isinstance(shown, acp.UserMessageChunk)):  # The client shows what it says itself.
+            self._several.show(acp.SessionNotification(session_id=self._session_id, update=update), place)
+            return
+        shown = shown_to(self.plan, update)
+        if shown is None:
+            return
+        note = acp.SessionNotification(session_id=self._session_id, update=shown)
+        if not (place and isinstance(shown, acp.UserMessageChunk)):  # The client shows what it says itself.
             self._connection.notify("session/update", note)
         elif self._watches_turns and (mark := self._said.get(shown.message_id or "")) is not None:
             self._connection.notify("session/update", replace(note, meta={"prompt": mark}))
@@ -354,17 +357,21 @@ class Client:
         return decode_result(method, result, "client")
 
 
-def shown_to(plan: RenderingPlan, stored: dict[str, Any]) -> Any:
-    """A stored update for a client with that plan."""
-    if not plan.plan_documents or stored.get("sessionUpdate") != "plan":
-        return stored
-    return as_document(stored)
+def shown_to(plan: RenderingPlan, update: Any) -> Any:
+    """An update, or a stored one, for a client with that plan; `None`: it is not for this client. Steps are `plan`
+    in the log, and a document where the client takes these; other documents go to no others."""
+    given = to_builtins(update) if isinstance(update, PLANS) else update
+    kind = given.get("sessionUpdate") if isinstance(given, dict) else ""
+    if kind == "plan" and plan.plan_documents:
+        return as_document(given)
+    return None if kind in ("plan_update", "plan_removed") and not plan.plan_documents else update
 
 
 def as_document(plan: dict[str, Any]) -> dict[str, Any]:
-    """A stored `plan` as `plan_update`."""
-    items = {"type": "items", "planId": STEPS, "entries": plan.get("entries", [])}
-    return {"sessionUpdate": "plan_update", "plan": items}
+    """A stored `plan` as `plan_update`; without steps it is taken away."""
+    if not (entries := plan.get("entries")):
+        return {"sessionUpdate": "plan_removed", "planId": STEPS}
+    return {"sessionUpdate": "plan_update", "plan": {"type": "items", "planId": STEPS, "entries": entries}}
 
 
 def _at(uri: str, line: int, character: int) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class RenderingPlan(Struct, frozen=True):
     plans: bool
     """The client draws plans; else the steps go into the tool call that sets them."""
     plan_documents: bool
-    """It draws plans as documents of their own (the draft `plan_update`), the steps as one of them."""
+    """It draws plans as documents of their own (`plan_update`), the steps as one of them."""
     compaction: bool
     notices: bool
     far: bool = False

@@ -1051,43 +1051,6 @@ class CancelRequestNotification(WithMeta, kw_only=True, frozen=True):
     request_id: RequestId
 
 
-class PlanUpdate(WithMeta, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="plan_update"):
-    """A content update for a plan identified by ID."""
-
-    plan: PlanUpdateContent
-
-
-class PlanItems(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="items"):
-    """A plan represented as structured entries."""
-
-    plan_id: str
-    entries: list[PlanEntry]
-
-
-class PlanFile(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="file"):
-    """A plan represented by a file URI."""
-
-    plan_id: str
-    uri: str
-
-
-class PlanMarkdown(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="markdown"):
-    """A plan represented as raw markdown content."""
-
-    plan_id: str
-    content: str
-
-
-class PlanRemoved(WithMeta, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="plan_removed"):
-    """Removal notice for a plan identified by ID."""
-
-    plan_id: str
-
-
-class PlanCapabilities(WithMeta, kw_only=True, frozen=True):
-    """Capabilities for receiving `plan_update` and `plan_removed` session updates."""
-
-
 class AuthStatusRequest(WithMeta, kw_only=True, frozen=True):
     """Request parameters for the `auth/status` method."""
 
@@ -1190,6 +1153,37 @@ class SessionSystemPromptModeCapabilities(WithMeta, kw_only=True, frozen=True):
     """Modes of a client's system prompt beside `append`."""
 
     override: WithMeta | None = None
+
+
+class PlanUpdate(WithMeta, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="plan_update"):
+    """A content update for a plan identified by ID."""
+
+    plan: PlanUpdateContent
+
+
+class PlanItems(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="items"):
+    """A plan represented as structured entries."""
+
+    plan_id: str
+    entries: list[PlanEntry]
+
+
+class PlanMarkdown(WithMeta, kw_only=True, frozen=True, tag_field="type", tag="markdown"):
+    """A plan represented as raw markdown content."""
+
+    plan_id: str
+    content: str
+    path: str | None = None
+
+
+class PlanRemoved(WithMeta, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="plan_removed"):
+    """Removal notice for a plan identified by ID."""
+
+    plan_id: str
+
+
+class PlanCapabilities(WithMeta, kw_only=True, frozen=True):
+    """Capabilities for receiving `plan_update` and `plan_removed` session updates."""
 
 
 class UserMessageChunk(ContentChunk, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="user_message_chunk"):
@@ -1295,7 +1289,7 @@ else:
 RequestPermissionOutcome: TypeAlias = CancelledPermissionOutcome | SelectedPermissionOutcome
 """The outcome of a permission request."""
 
-PlanUpdateContent: TypeAlias = PlanItems | PlanFile | PlanMarkdown
+PlanUpdateContent: TypeAlias = PlanItems | PlanMarkdown
 """Updated content for a plan."""
 
 if TYPE_CHECKING:

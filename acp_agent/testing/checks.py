@@ -2,9 +2,10 @@
 
 `WireChecks` receives each line with its direction and returns sentences about what is wrong with it. It remembers
 which request an id belongs to, so that a result is checked against the method it answers. Beyond the schema it checks
-the agent's lines: it requests nothing that the client did not offer (FS-1, TERM-1, ELIC-1, NOTE-1, COMP-1); no update
-precedes the answer that names its session (NEW-10); a tool call is announced once and its status never goes back
-(TC-3, TC-4); an embedded terminal exists (wire rule 9) and is released once (TERM-5).
+the agent's lines: it requests nothing that the client did not offer (FS-1, TERM-1, ELIC-1, NOTE-1, COMP-1,
+PLAN-1); no update precedes the answer that names its session (NEW-10); a tool call is announced once and its status
+never goes back (TC-3, TC-4); an embedded terminal exists (wire rule 9) and is released once (TERM-5); plans come in
+one form (PLAN-9).
 
 Needs `jsonschema_rs`, a development dependency.
 """
@@ -47,6 +48,8 @@ CAPABILITY: dict[str, tuple[str, ...]] = {
     "notice": ("session", "notices"),
     "compaction_update": ("session", "compaction"),
     "compaction_summary_chunk": ("session", "compaction"),
+    "plan_update": ("plan",),
+    "plan_removed": ("plan",),
 }
 """The `clientCapabilities` entry required before an agent may send this method or update."""
 
@@ -127,6 +130,8 @@ class WireChecks:
         self._capabilities: dict[str, Any] = {}
         self._sessions: set[str] = set()
         self._statuses: dict[tuple[str, str], str] = {}
+        self._plans: dict[str, bool] = {}
+        """By session: whether plans come as `plan`."""
         self._terminals: set[str] = set()
         self._released: set[str] = set()
         self.unchecked_answers: set[str] = set()
@@ -270,6 +275,8 @@ class WireChecks:
     def _update(self, session: Any, update: dict[str, Any]) -> Iterator[str]:
         kind = update["sessionUpdate"]
         yield from self._offered(kind)
+        if kind.startswith("plan"):
+            yield from self._plan(session, update)
         if kind not in ("tool_call", "tool_call_update"):
             return
         key = (session, update["toolCallId"])
@@ -289,6 +296,13 @@ class WireChecks:
         for path in _paths(update):
             if not Path(path).is_absolute():
                 yield f"tool call {key[1]} names a relative path: {path}"
+
+    def _plan(self, session: Any, update: dict[str, Any]) -> Iterator[str]:
+        form = self._plans.setdefault(session, update["sessionUpdate"] == "plan")
+        if form is not (update["sessionUpdate"] == "plan"):
+            yield "plans are shown by `plan` and by `plan_update`"
+        if (path := (update.get("plan") or {}).get("path")) and not Path(path).is_absolute():
+            yield f"a plan names a relative path: {path}"
 
     def _content(self, update: dict[str, Any]) -> Iterator[str]:
         shown = ((update.get("_meta") or {}).get("terminal_info") or {}).get("terminal_id")

@@ -395,8 +395,10 @@ async def test_plans_are_documents_where_the_client_takes_them(tmp_path):
         seen = [*r.editor.updates[session_id]]
         await r.editor.load_session(session_id, r.project)
         plans = [each for each in (*seen, *r.editor.updates[session_id]) if isinstance(each, PlanUpdate | OldPlan)]
-        assert [each.plan.plan_id for each in plans if isinstance(each, PlanUpdate)] == ["steps", "proposal", "steps"]
-        assert plans[-1].plan.entries[0].content == "do it"
+        assert [each.plan.plan_id for each in plans if isinstance(each, PlanUpdate)] == [
+            "steps", "proposal", "steps", "proposal",
+        ]  # fmt: skip
+        assert plans[2].plan.entries[0].content == "do it"
         assert not [each for each in plans if isinstance(each, OldPlan)]
 
 

@@ -54,10 +54,11 @@ class Session:
         self.early_cancel = False
         self.loaded = len(self.log)
         self.told = ""
+        self.plan = []
 
     def save(self):
         STATE.mkdir(exist_ok=True)
-        about = {"cwd": self.cwd, "mode": self.mode, "log": self.log, "updated": self.updated}
+        about = {"cwd": self.cwd, "mode": self.mode, "log": self.log, "updated": self.updated, "plan": self.plan}
         (STATE / f"{self.id}.json").write_text(json.dumps(about))
 
 
@@ -326,7 +327,9 @@ class Small:
                 return Session(str(id_) or "x", "/")
             raise Failed(NOT_FOUND, "no such session")
         about = json.loads((STATE / f"{id_}.json").read_text())
-        return Session(id_, about["cwd"], about["mode"], about["log"], about["updated"])
+        session = Session(id_, about["cwd"], about["mode"], about["log"], about["updated"])
+        session.plan = about["plan"]
+        return session
 
     async def opened(self, params, wrong):
         cwd = self.folder(params, "LOAD-8")
@@ -354,6 +357,8 @@ class Small:
             session.log = []
         late = said[-1:] if fault("LOAD-3") else []
         replay(said[: len(said) - len(late)])
+        if session.plan and not fault("PLAN-10"):
+            self.plan(session, "plan-2" if fault("PLAN-13") else "plan")
 
         def then():
             asyncio.get_running_loop().call_later(0.2, replay, late)
@@ -670,7 +675,26 @@ class Small:
                 Path(path).write_text(new)
             diff = {"type": "diff", "path": path, "newText": new, **({"oldText": old} if old is not None else {})}
             return "completed", text("written") if fault("TC-6") else [diff], "written"
+        if name == "plan":
+            session.plan = arguments["steps"]
+            self.plan(session)
+            return "completed", text("Shown."), "shown"
         return "failed", text("no such tool"), "There is no such tool."
+
+    def plan(self, session, id_="plan"):
+        entries = [{"content": words, "priority": "medium", "status": status} for words, status in session.plan]
+        if (self.client.get("plan") is None) != fault("PLAN-1"):
+            if not fault("PLAN-2"):
+                self.update(session, "plan", entries=entries)
+            return
+        if fault("PLAN-3"):
+            entries = [each for each in entries if each["status"] != "completed"]
+        if fault("PLAN-9"):
+            self.update(session, "plan", entries=entries)
+        plan = {"type": "items", "planId": id_, "entries": entries}
+        if fault("PLAN-7"):
+            plan = {"type": "file", "planId": id_, "uri": "file:///plan.md"}
+        self.update(session, "plan_update", plan=plan)
 
     async def may(self, session, id_, arguments):
         options = [*OPTIONS, OPTIONS[0]] if fault("PERM-2") else OPTIONS

@@ -25,9 +25,10 @@ HERE = Path(__file__).parent
 SMALL = [sys.executable, str(HERE / "small_agent.py")]
 
 OWN = [id_ for id_ in CHECKS if not id_.startswith(V2)]
-ALSO = {"INIT-1": {"RPC-1"}, "PR-13": {"CAN-6"}, "TC-2": {"UPD-1"}, "TC-12": {"TR-1"}}
+ALSO = {"INIT-1": {"RPC-1"}, "PLAN-1": {"PLAN-2"}, "PR-13": {"CAN-6"}, "TC-2": {"UPD-1"}, "TC-12": {"TR-1"}}
 """What a fault breaks besides its own check: capabilities that are no object and a kind that does not exist are against
-the schema, too; another session is disturbed only if turns run at once; output of a command on stdout is no message."""
+the schema, too; who gets documents gets no checklist; another session is disturbed only if turns run at once; output of
+a command on stdout is no message."""
 
 
 def forked(script: str = SMALL[1]) -> list[str]:

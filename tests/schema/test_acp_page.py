@@ -8,7 +8,10 @@ from acp_agent.schema import acp, lsp_types
 from tests.house.imports import ROOT
 
 STABLE: dict[str, Any] = json.loads((ROOT / "schemas" / "acp-v1.schema.json").read_text())["$defs"]
-DRAFTS: dict[str, Any] = json.loads((ROOT / "schemas" / "acp-v1-drafts.schema.json").read_text())
+DRAFTS, SINCE = (
+    json.loads((ROOT / "schemas" / name).read_text())
+    for name in ("acp-v1-drafts.schema.json", "acp-v1-1.34.overlay.json")
+)
 
 
 def rows(section: str = "") -> dict[str, list[str]]:
@@ -31,8 +34,8 @@ def updates(variants: list[Any]) -> set[str]:
 
 def test_the_page_has_what_the_schemas_have_and_says_what_is_served():
     found = rows()
-    stable = methods(STABLE) | updates(STABLE["SessionUpdate"]["oneOf"])
-    drafts = methods(DRAFTS["$defs"]) | updates(DRAFTS["variants"]["SessionUpdate"])
+    stable = methods(STABLE) | updates([*STABLE["SessionUpdate"]["oneOf"], *SINCE["variants"]["SessionUpdate"]])
+    drafts = methods(DRAFTS["$defs"]) | updates(DRAFTS["variants"].get("SessionUpdate", []))
     assert {name for name, row in found.items() if row[0] == "stable"} == stable
     assert drafts <= {name for name, row in found.items() if row[0] == "draft"}
     assert all(found[name][1] for name in stable)  # Since when.

@@ -17,7 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from acp_agent.errors import ConnectionClosed, PeerError, RequestCancelled, StoreError
-from acp_agent.protocol.client import Client, shown_to
+from acp_agent.protocol.client import PLANS, Client, shown_to
 from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.profiles import RenderingPlan
 from acp_agent.schema import acp
@@ -193,7 +193,7 @@ class Audience:
             return
         plans = [watcher.plan for watcher in self._watchers.values()]
         base = self.driver.plan if self.driver is not None else self.client.plan
-        names = ("terminal_output", "forms", "plans", "plan_documents", "compaction", "notices")
+        names = ("terminal_output", "forms", "plans", "compaction", "notices")
         common: dict[str, Any] = {name: all(getattr(plan, name) for plan in plans) for name in names}
         self.client.plan = replace(base, **common)
 
@@ -238,7 +238,8 @@ class Audience:
 
     def send(self, watcher: Watcher, stored: dict[str, Any], place: int = 0, *, mark: str | None = None) -> None:
         """Sends one of them what is in the log. `mark`: of its prompt, if it is its own."""
-        update: Any = shown_to(watcher.plan, stored)
+        if (update := shown_to(watcher.plan, stored)) is None:
+            return
         meta: dict[str, Any] | None = {"seq": place} if place else None
         if mark is not None:
             meta = {"prompt": mark, **(meta or {})}
@@ -274,7 +275,9 @@ class Audience:
                 self.follow(watcher)
                 continue
             if watcher is not speaker:
-                watcher.connection.notify("session/update", note)
+                own = note if not isinstance(update, PLANS) else replace(note, update=shown_to(watcher.plan, update))
+                if own.update is not None:
+                    watcher.connection.notify("session/update", own)
             elif watcher.turns:
                 own = replace(note, meta={**(note.meta or {}), "prompt": mark})
                 watcher.connection.notify("session/update", own)

@@ -24,7 +24,7 @@ from acp_agent.loop.judging import judged
 from acp_agent.loop.prompts.instructions import neutral
 from acp_agent.loop.toolbox.offer import THOUGHTS
 from acp_agent.output.sanitize import unlike_notes
-from acp_agent.safety.access import PLACE, Access, Ask, ExecuteAccess, PathAccess
+from acp_agent.safety.access import PLACE, Access, Ask, ExecuteAccess, ModeAccess, PathAccess
 from acp_agent.safety.deciding.decide import decide
 from acp_agent.safety.deciding.deciders import CallFacts
 from acp_agent.safety.deciding.subjects import touched
@@ -180,7 +180,16 @@ class CallPipeline:
         about = call.use.written, shell.confinement.place, leaves, away, hooked, calls.reports.agent
         call.facts = CallFacts(call.name, ready.arguments, self._accesses, call.id, *about)
         question = calls.reports.question(call, ready, self._preview)
-        said = await self._project.permissions.permit(call.facts, question)
+        goals, allowed = self._ctx.memory.goals, False
+        proposes = any(isinstance(access, ModeAccess) for access in self._accesses)
+        if proposes:
+            goals.propose(ready.params.plan.strip())
+        try:
+            said = await self._project.permissions.permit(call.facts, question)
+            allowed = said.allowed
+        finally:
+            if proposes and not allowed:
+                goals.withdraw()
         if said.cancelled:
             raise CancelledByClient
         if not said.allowed:

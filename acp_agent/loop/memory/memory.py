@@ -117,6 +117,7 @@ class Memory:
         entries = list(entries)
         self._notes = pending_notes(entries)
         self.history, self._added = rebuild_history(entries)
+        self.goals.restore(entries)
         if (mark := fork_mark(entries)) is None:
             return ""
         self._sources = mark.sources

@@ -14,6 +14,7 @@ from acp_agent.loop.memory.rewinding import asks_model, kept
 from acp_agent.store.base import LogEntry, read_stored
 
 CHUNKS = ("user_message_chunk", "agent_message_chunk", "agent_thought_chunk")
+PLANS = ("plan", "plan_update", "plan_removed")
 INTERRUPTED = "Interrupted: the agent ended before this call did."
 
 
@@ -56,11 +57,24 @@ def history_of(entries: Iterable[LogEntry]) -> History:
     return history
 
 
+def proposal_stands(entries: Iterable[LogEntry]) -> bool:
+    """Whether a plan for review is shown in the end."""
+    stands = False
+    for entry in kept(entries):
+        if entry.kind == "update" and b'"plan_' in entry.payload:
+            kind = read_stored(entry.payload).get("sessionUpdate")
+            stands = kind == "plan_update" or (stands and kind != "plan_removed")
+    return stands
+
+
 def replayed_updates(entries: Iterable[LogEntry], *, running: bool = False) -> list[dict[str, Any]]:
     """The conversation as `session/update`s, in order: chunks of a message joined, each tool call once, in its final
     state, or as it is while a turn is `running`. Terminals are replaced by their text: their ids mean nothing to a
-    later connection."""
+    later connection. Of each plan its last state alone, where it changed last; nothing of one that was removed."""
     updates: list[dict[str, Any]] = []
+    plans: dict[str, int] = {}
+    """Their last updates, by number."""
+    outdated: set[int] = set()
     calls: dict[str, dict[str, Any]] = {}
     texts: dict[int, list[str]] = {}
     """By the number of an update: what is joined at last, since a long message has many chunks."""
@@ -81,12 +95,18 @@ def replayed_updates(entries: Iterable[LogEntry], *, running: bool = False) -> l
                 call.update({key: value for key, value in update.items() if key != "sessionUpdate"})
                 call["_meta"] = meta
         else:
+            if kind in PLANS:
+                plan = "" if kind == "plan" else str(update.get("planId") or update.get("plan", {}).get("planId"))
+                outdated.add(plans.get(plan, -1))
+                plans[plan] = len(updates)
+                if not (update.get("plan") or update.get("entries")):
+                    outdated.add(len(updates))
             updates.append(update)
     for at, parts in texts.items():
         updates[at]["content"]["text"] = "".join(parts)
     for call in calls.values():
         _settle(call, running)
-    return updates
+    return [update for at, update in enumerate(updates) if at not in outdated] if plans else updates
 
 
 def _joins(last: dict[str, Any], update: dict[str, Any]) -> bool:

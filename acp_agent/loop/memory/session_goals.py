@@ -5,12 +5,14 @@ The store holds both; the model keeps the graph up to date with the tool `plan`,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from acp_agent.llm.base import Message, TextPart, UserMessage
+from acp_agent.loop.memory.replay import proposal_stands
 from acp_agent.loop.outbox import Outbox
-from acp_agent.schema.acp import Plan, PlanEntry
-from acp_agent.store.base import Goal, GoalTask
+from acp_agent.protocol.client import PROPOSAL
+from acp_agent.schema.acp import Plan, PlanEntry, PlanMarkdown, PlanRemoved, PlanUpdate
+from acp_agent.store.base import Goal, GoalTask, LogEntry
 from acp_agent.store.goal_store import GoalStore
 
 PROMPT = """My goal: {goal}
@@ -34,6 +36,8 @@ class Goals:
         """Whether the client draws plans by itself."""
         self.current: Goal | None = None
         """Active or paused; as it was read."""
+        self._proposed = False
+        """Whether a plan is shown that the user reviews, or has approved and whose steps are not known yet."""
 
     async def read(self) -> None:
         self.current = await self._store.do(self._store.current, self._session_id)
@@ -89,7 +93,23 @@ class Goals:
         self.show(goal.tasks)
         return goal_words(goal)
 
+    def restore(self, entries: Iterable[LogEntry]) -> None:
+        """The log of the session, which is opened again."""
+        self._proposed = proposal_stands(entries)
+
+    def propose(self, plan: str) -> None:
+        """Shows a plan for review as a document, where the client takes these."""
+        self._proposed = True
+        self._outbox.emit(PlanUpdate(plan=PlanMarkdown(plan_id=PROPOSAL, content=plan)))
+
+    def withdraw(self) -> None:
+        """The plan for review is refused, or its steps are shown from now on."""
+        if self._proposed:
+            self._proposed = False
+            self._outbox.emit(PlanRemoved(plan_id=PROPOSAL))
+
     def show(self, tasks: Sequence[GoalTask]) -> None:
+        self.withdraw()
         entries = [PlanEntry(content=task.content, priority=task.priority, status=task.status) for task in tasks]
         self._outbox.emit(Plan(entries=entries))
 

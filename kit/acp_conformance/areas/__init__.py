@@ -6,6 +6,7 @@ from acp_conformance.areas import (
     framing_checks,
     life_checks,
     option_checks,
+    plan_checks,
     session_checks,
     starting_checks,
     turn_checks,
@@ -19,6 +20,7 @@ AREAS = {
     "calls": call_checks,
     "client": client_checks,
     "options": option_checks,
+    "plans": plan_checks,
     "life": life_checks,
 }
 """By name, as `--only` takes them."""
