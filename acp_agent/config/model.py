@@ -134,7 +134,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_answer_bytes: Annotated[
         int, key("Bytes of text and thought in one answer after which the model is stopped.", ge=1024, project=True)
     ] = 16_777_216
-    instruction_files: Annotated[bool, key("Read the project's AGENTS.md (or else CLAUDE.md, GEMINI.md).")] = True
+    instruction_files: Annotated[bool, key("Read the project's AGENTS.md, or what stands for it.")] = True
     max_instruction_bytes: Annotated[
         int, key("Maximum bytes of instruction files at the head of a conversation.", ge=1024, project=True)
     ] = 65_536

@@ -21,6 +21,7 @@ from acp_agent.limits.decoding import read_loose_json
 from acp_agent.plugins.contained import Files, PluginError
 
 SCHEMAS = "https://agent-plugins.org/schemas/1.0.0/"
+SCHEMA = re.compile(r"https://agent-plugins\.org/schemas/(1\.\d+\.\d+)/(plugin|mcp)\.schema\.json")
 MANIFEST, CLAUDE_MANIFEST = "plugin.json", ".claude-plugin/plugin.json"
 FIELDS: dict[str, type] = {
     "$schema": str,
@@ -116,10 +117,20 @@ def _object(files: Files, path: str) -> dict[str, Any]:
     return value
 
 
+def _version(facts: Mapping[str, Any], kind: str) -> str | None:
+    """The later version of the format that a file names, empty for 1.0.0; `None` if it is another format."""
+    found = SCHEMA.fullmatch(str(facts.get("$schema", "")))
+    if found is None or found[2] != kind:
+        return None
+    return "" if found[1] == "1.0.0" else found[1]
+
+
 def _portable(files: Files, trouble: list[str]) -> dict[str, Any]:
     facts = _object(files, MANIFEST)
-    if facts.get("$schema") != f"{SCHEMAS}plugin.schema.json":
+    if (version := _version(facts, "plugin")) is None:
         raise PluginError(f"{MANIFEST}: this version of Agent Plugins is not supported: {facts.get('$schema')!r}.")
+    if version:
+        trouble.append(f"{MANIFEST}: it is of Agent Plugins {version}, of which what 1.0.0 has is used")
     for name in [name for name in facts if name not in FIELDS]:
         trouble.append(f"{MANIFEST}: `{name}` is no field of it and is ignored")
     if not isinstance(facts.get("extensions", {}), dict):
@@ -274,7 +285,7 @@ class _Reader:
             self._trouble.append(str(error).rstrip("."))
             return {}
         servers = value.get("mcpServers")
-        if value.get("$schema") != f"{SCHEMAS}mcp.schema.json" or value.keys() - {"$schema", "mcpServers"}:
+        if _version(value, "mcp") is None or value.keys() - {"$schema", "mcpServers"}:
             self._trouble.append(f"mcp.json: it has `$schema` ({SCHEMAS}mcp.schema.json) and `mcpServers` only")
             return {}
         if not isinstance(servers, dict):

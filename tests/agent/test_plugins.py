@@ -357,6 +357,19 @@ def test_a_manifest_that_is_wrong_is_refused(tmp_path, change, words):
         read(tmp_path)
 
 
+def test_one_of_a_later_minor_version_is_read_as_far_as_that_is_known(tmp_path):
+    later = {"$schema": f"{SCHEMAS[:-6]}1.1.0/plugin.schema.json", "interface": {"title": "T"}}
+    servers = {
+        "$schema": f"{SCHEMAS[:-6]}1.1.0/mcp.schema.json",
+        "mcpServers": {"a": {"type": "stdio", "command": "x"}},
+    }
+    put(tmp_path, {"plugin.json": {**MANIFEST, **later}, "mcp.json": servers, "skills/x/SKILL.md": "X"})
+    plugin = read(tmp_path)
+    assert [*plugin.skills] == ["x"] and [*plugin.servers] == ["a"]
+    assert any("Agent Plugins 1.1.0, of which what 1.0.0 has is used" in words for words in plugin.trouble)
+    assert any("`interface` is no field" in words for words in plugin.trouble)
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '"x"', "[" * 100_000])
 def test_a_manifest_that_is_no_object_is_refused(tmp_path, text):
     put(tmp_path, {"plugin.json": text})

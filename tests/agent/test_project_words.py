@@ -38,7 +38,8 @@ Be brief.
 
 @pytest.mark.parametrize(("there", "read"), [
     (("AGENTS.md", "CLAUDE.md", "GEMINI.md"), "AGENTS.md"), (("CLAUDE.md", "GEMINI.md"), "CLAUDE.md"),
-    (("GEMINI.md",), "GEMINI.md"),
+    (("GEMINI.md",), "GEMINI.md"), (("AGENTS.override.md", "AGENTS.md"), "AGENTS.override.md"),
+    ((".claude/CLAUDE.md", "GEMINI.md"), ".claude/CLAUDE.md"),
 ])  # fmt: skip
 async def test_the_first_instruction_file_there_is_stands_in_the_system_prompt(tmp_path, there, read):
     for name in there:
@@ -46,6 +47,51 @@ async def test_the_first_instruction_file_there_is_stands_in_the_system_prompt(t
     async with went(tmp_path, ["ok"], prompt="hi") as r:
         assert f"Project instructions ({read}):\nwords of {read}" in r.context()
         assert all(f"words of {name}" not in r.context() for name in there if name != read)
+
+
+async def test_files_that_claude_md_names_are_read_with_it_but_for_code_strangers_and_circles(tmp_path):
+    puts(tmp_path, {
+        "project/CLAUDE.md": "Ask @docs/style.md, @nobody and @docs/none.md.\n`@docs/code.md`\n"
+        "```\n@docs/code.md\n```\n@../outside.md @.env\n@docs/link.md",
+        "project/docs/style.md": "Be brief. See @more.md",
+        "project/docs/more.md": "More words. @../CLAUDE.md @style.md",
+        "project/docs/code.md": "shown code", "outside.md": "outside words", "project/.env": "KEY=hush",
+        "project/src/CLAUDE.md": "@own.md", "project/src/own.md": "own words", "project/src/a.py": "x\n",
+    })  # fmt: skip
+    (tmp_path / "project/docs/link.md").symlink_to(tmp_path / "outside.md")
+    async with went(tmp_path, rounds(Call("read", {"path": "src/a.py"}))) as r:
+        head = r.context()
+        assert head.index("[@docs/style.md]\nBe brief.") < head.index("[@more.md]\nMore words.")
+        assert [head.count(words) for words in ("Be brief", "More words", "[@")] == [1, 1, 2]
+        assert not [words for words in ("shown code", "outside words", "hush", "own words") if words in head]
+        assert "@own.md\n\n[@own.md]\nown words\n[end of" in str(r.messages(2)[-1]["content"])
+
+
+async def test_imports_end_at_the_limit_and_after_five_files(tmp_path):
+    puts(tmp_path, {"project/CLAUDE.md": "@0.md", **{f"project/{n}.md": f"number {n} @{n + 1}.md" for n in range(9)}})
+    async with went(tmp_path, ["ok"]) as r:
+        assert [n for n in range(9) if f"number {n}" in r.context()] == [0, 1, 2, 3, 4]
+    put(tmp_path / "project/0.md", "many words " * 20_000)
+    async with went(tmp_path, ["ok"]) as r:
+        assert "the rest is left out" in r.context() and "number 1" not in r.context()
+
+
+async def test_a_skill_is_the_users_the_models_or_both(tmp_path):
+    about = {"mine": "disable-model-invocation: true", "its": "user-invocable: false\ncompatibility: needs `jq`"}
+    for name, line in about.items():
+        text = f"---\nname: {name}\ndescription: For {name}.\n{line}\n---\nDo {name}."
+        put(tmp_path / f"project/.agents/skills/{name}/SKILL.md", text)
+    script = rounds(Call("skill", {"name": "mine"}), Call("skill", {"name": "its"}))
+    async with went(tmp_path, [*script, "ok"]) as r:
+        assert "For its." in r.context() and "For mine." not in r.context()
+        refused, used = (str(message["content"]) for message in r.messages(3) if message["role"] == "tool")
+        assert "Do mine" not in refused
+        assert "Needs: needs `jq`\n\nDo its." in used
+        offered = [each for each in r.editor.updates[r.editor.session_id] if isinstance(each, AvailableCommandsUpdate)]
+        names = {command.name for command in offered[-1].available_commands}
+        assert "mine" in names and "its" not in names
+        await r.editor.prompt("/mine")
+        assert "Do mine." in str(r.messages(4)[-1]["content"])
 
 
 @on_stdio

@@ -1,4 +1,4 @@
-"""The project's instructions for agents: `AGENTS.md` (or else `CLAUDE.md`, `GEMINI.md`).
+"""The project's instructions for agents: `AGENTS.md`, or what stands for it (`project_rules.INSTRUCTION_FILES`).
 
 The files in the session's own folders, and in those above up to the top of their repository, are read when the session
 starts and stand at the head of the conversation, the same for the whole session. Those in sub-folders are added to
@@ -13,7 +13,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -30,6 +30,11 @@ LOOKALIKE = re.compile(
 KEY_SECONDS = 24 * 3600
 """Age at which the key is replaced."""
 KEY_BYTES = 16
+IMPORTING = frozenset(("CLAUDE.md", "GEMINI.md"))
+IMPORT_DEPTH = 5
+"""Of files that import files."""
+IMPORTED = re.compile(r"(?:^|(?<=\s))@([^\s`@]*[^\s`@.,:;!?)])", re.MULTILINE)
+CODE = re.compile(r"^ {0,3}(`{3,}|~{3,}).*?(?:^ {0,3}\1[ \t]*$|\Z)|(`+)(?!`).*?(?<!`)\2(?!`)", re.DOTALL | re.MULTILINE)
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +98,7 @@ class Instructions:
                 if file is None or file in parts or left <= 0:
                     continue
                 top = None if folder == root else above[0]
-                if text := (read_text(file, self._roots, left, top) or "").strip():
+                if text := self._read(file, left, top):
                     left -= len(text.encode())
                     shown = self._roots.display(self._roots.disk.real_path(file))
                     own[file] = f"\nProject instructions ({shown}):\n{text}\n"
@@ -130,9 +135,12 @@ class Instructions:
                 folders.append(folder)
         return []
 
-    def _read(self, file: Path, limit: int) -> str:
-        text = read_text(file, self._roots, limit)
-        return text.strip() if text is not None else ""
+    def _read(self, file: Path, limit: int, top: Path | None = None) -> str:
+        def imported(path: Path, left: int) -> str | None:
+            return read_text(path, self._roots, left, top) if self._roots.disk.kind(path) == "file" else None
+
+        text = read_text(file, self._roots, limit, top)
+        return "" if text is None else with_imports(text.strip(), file, imported, limit)
 
 
 def read_text(file: Path, roots: Roots, limit: int, top: Path | None = None) -> str | None:
@@ -154,6 +162,35 @@ def read_text(file: Path, roots: Roots, limit: int, top: Path | None = None) -> 
         return None
     text = data[:limit].decode("utf-8", "replace").removeprefix(BOM)
     return f"{text}\n[... the rest is left out: more than {limit} bytes]" if len(data) > limit else text
+
+
+def with_imports(text: str, file: Path, read: Callable[[Path, int], str | None], limit: int) -> str:
+    """The text, and below it that of each file that it names, and that these name; in code nothing is named. `read`:
+    the text of a file in at most so many bytes, `None` if it is not there or not to be read."""
+    parts, left, seen = [text], limit - len(text.encode()), {file}
+
+    def add(said: str, of: Path, depth: int) -> None:
+        nonlocal left
+        for name, path in _named(said, of):
+            if path in seen or left <= 0:
+                continue
+            seen.add(path)
+            if (found := read(path, left)) is None:
+                continue
+            parts.append(f"[@{name}]\n{found.strip()}")
+            left -= len(found.encode())
+            if depth < IMPORT_DEPTH:
+                add(found, path, depth + 1)
+
+    if file.name in IMPORTING:
+        add(text, file, 1)
+    return "\n\n".join(parts)
+
+
+def _named(text: str, file: Path) -> Iterator[tuple[str, Path]]:
+    for name in IMPORTED.findall(CODE.sub("", text)):
+        if "." in name or "/" in name:  # Else it is somebody's name.
+            yield name, Path(os.path.normpath(file.parent / name))
 
 
 def _is_of(top: Path, file: Path) -> bool:

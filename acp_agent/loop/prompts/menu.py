@@ -26,7 +26,7 @@ class Menu:
         hint = UnstructuredCommandInput(hint="what to apply it to")
         skills = [
             AvailableCommand(name=name, description=description or "A skill of this project", input=hint)
-            for name, description in self._skills.described().items()
+            for name, description in self._skills.commands().items()
         ]
         own = [_command(name, *words) for name, words in BUILT_IN.items()]
         written = [_command(*words) for words in self._library.offered()]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from acp_agent.disk import Disk
     from acp_agent.safety.folders.paths import Roots
 
-INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
+INSTRUCTION_FILES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "GEMINI.md")
 """The first that a folder has counts."""
 
 SKILLS_FOLDER = ".agents/skills"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from acp_agent.loop.prompts.front_matter import description_of, read_front_matter
+from acp_agent.loop.prompts.front_matter import Front, description_of, read_front_matter
 from acp_agent.loop.prompts.instructions import read_text
 from acp_agent.loop.prompts.project_rules import MAX_SKILLS, skill_files
 from acp_agent.loop.running_turn import RunningTurn
@@ -38,6 +38,12 @@ class Skill(Struct, frozen=True):
     """Whether there are others."""
     apart: bool = False
     """Whether its folder is on this machine, outside of the session's."""
+    compatibility: str = ""
+    """What it needs, in its author's words."""
+    of_user: bool = True
+    """Whether it is a command of the user's."""
+    of_model: bool = True
+    """Whether the model may take it by itself."""
 
     def text(self, roots: Roots, arguments: str = "") -> str:
         """Returns the instructions for the model."""
@@ -46,7 +52,8 @@ class Skill(Struct, frozen=True):
         names = ", ".join([*self.files, *(["and others"] if self.more else [])])
         files = f"\n\nFiles of this skill, below {where}/{how}: {names}" if names else ""
         asked = f"\n\nArguments: {arguments}" if arguments else ""
-        return f'<skill name="{self.name}" folder="{where}">\n{self.body.strip()}{files}\n</skill>{asked}'
+        needs = f"Needs: {self.compatibility}\n\n" if self.compatibility else ""
+        return f'<skill name="{self.name}" folder="{where}">\n{needs}{self.body.strip()}{files}\n</skill>{asked}'
 
 
 class Skills:
@@ -58,15 +65,20 @@ class Skills:
         self._turn = turn
 
     def names(self) -> list[str]:
-        return list(self._known)
+        """Of those that the model may take."""
+        return list(self.described())
 
     def described(self) -> dict[str, str]:
-        """Name and description of each."""
-        return {skill.name: skill.description for skill in self._known.values()}
+        """Name and description of each that the model may take."""
+        return {skill.name: skill.description for skill in self._known.values() if skill.of_model}
+
+    def commands(self) -> dict[str, str]:
+        """Of each that the user may take."""
+        return {skill.name: skill.description for skill in self._known.values() if skill.of_user}
 
     def use(self, name: str) -> str | None:
         """The text of a skill, which the running turn follows from now on."""
-        if (skill := self._known.get(name)) is None:
+        if (skill := self._known.get(name)) is None or not skill.of_model:
             return None
         self._turn.skill = name
         return skill.text(self._roots)
@@ -85,7 +97,7 @@ class Skills:
 
     def use_next(self, name: str, arguments: str) -> str | None:
         """The text of a skill that the next turn follows."""
-        if (skill := self._known.get(name)) is None:
+        if (skill := self._known.get(name)) is None or not skill.of_user:
             return None
         self._turn.next_skill = name
         return skill.text(self._roots, arguments)
@@ -114,7 +126,16 @@ def _read_skill(file: Path, roots: Roots) -> Skill | None:
     if NAME.fullmatch(name) is None:
         log.warning("%s: %r is not a valid name for a skill (letters, digits, `-` and `_`)", file, name)
         return None
-    return Skill(name, description_of(front, text), text, roots.disk.real_path(file.parent), *_others(file, roots))
+    folder, (others, more) = roots.disk.real_path(file.parent), _others(file, roots)
+    return skill_of(name, front, text, folder, others, more)
+
+
+def skill_of(name: str, front: Front, body: str, folder: Path, files: tuple[str, ...], more: bool) -> Skill:
+    """What its front matter says of it (the fields of agentskills.io and Claude Code)."""
+    for_user, for_model = front.text("user-invocable").lower(), front.text("disable-model-invocation").lower()
+    about = {"of_user": for_user != "false", "of_model": for_model != "true"}
+    compatibility = front.line("compatibility")
+    return Skill(name, description_of(front, body), body, folder, files, more, compatibility=compatibility, **about)
 
 
 def _others(file: Path, roots: Roots) -> tuple[tuple[str, ...], bool]:

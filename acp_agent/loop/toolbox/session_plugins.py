@@ -7,11 +7,13 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from acp_agent.config.mcp_settings import McpServerConfig
 from acp_agent.config.safety_settings import DecidingHook, PluginsConfig
-from acp_agent.loop.prompts.front_matter import description_of, read_front_matter
+from acp_agent.loop.prompts.front_matter import read_front_matter
 from acp_agent.loop.prompts.library import Library
-from acp_agent.loop.prompts.skills import MAX_LISTED, Skill
+from acp_agent.loop.prompts.skills import MAX_LISTED, Skill, skill_of
 from acp_agent.plugins.installed import Shelf
 
 log = logging.getLogger(__name__)
@@ -69,4 +71,4 @@ def _skill(name: str, file: Path) -> Skill | None:
     ]
     others = tuple(each for each in files if each != file.name)
     more = len(others) > MAX_LISTED
-    return Skill(name, description_of(front, body), body, folder, others[:MAX_LISTED], more, apart=True)
+    return replace(skill_of(name, front, body, folder, others[:MAX_LISTED], more), apart=True)
