@@ -16,10 +16,26 @@ IGNORED = re.compile(f"[{IGNORABLE}]")
 ALIKE = str.maketrans("015авеѕсԁһіјкӏмнорԛгтухѵԝαβεικνορτυχɑɡı", "oisabescdhijkimhopqrtyxvwabeiknoptuxagi")
 """Letters that look like one of ASCII: of Cyrillic and Greek (UTS 39, confusables), and digits."""
 
+MARKS = re.compile(r"^[ ]{0,3}(`{3,})", re.MULTILINE)
+BLOCK = re.compile(r"(`{3,})\n(.*)\n\1", re.DOTALL)
+
 
 def legible(text: str) -> str:
     """`text` with such characters shown as `\\x1b` or `\\u202e`; tabs and line ends stay."""
     return UNSEEN.sub(_number, text.replace("\r\n", "\n"))
+
+
+def verbatim(text: str) -> str:
+    """`text` as Markdown shows it as it stands: in a code block, which nothing in it can end."""
+    longest = max((len(marks) for marks in MARKS.findall(text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{text.rstrip(chr(10))}\n{fence}" if text.strip() else text
+
+
+def not_verbatim(text: str) -> str:
+    """What `verbatim` made of it, as it was; else `text`."""
+    found = BLOCK.fullmatch(text)
+    return text if found is None else found[2]
 
 
 def _number(found: re.Match[str]) -> str:

@@ -13,7 +13,7 @@ import anyio
 import msgspec
 from msgspec import UNSET, Struct
 
-from acp_agent.legible import legible
+from acp_agent.legible import legible, not_verbatim
 from acp_agent.loop.options import AUTO_MODEL
 from acp_agent.output.sanitize import sanitize_output
 from acp_agent.schema import acp
@@ -224,7 +224,7 @@ class PlainView:
                     yield from self._some("".join(str(tool.raw_output.get(k) or "") for k in ("stdout", "stderr")))
 
     def _some(self, text: str) -> Iterator[str]:
-        lines = legible(sanitize_output(text).rstrip()).split("\n")
+        lines = legible(sanitize_output(not_verbatim(text)).rstrip()).split("\n")
         if len(lines) > OUTPUT_LINES:
             more = "more than " if OMITTED in text else ""
             yield self._paint(DIM, f"  | ... {more}{len(lines) - OUTPUT_LINES} lines before")

@@ -17,6 +17,7 @@ The test kit may import `acp_agent.client`: the one exception to the rule that w
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -49,6 +50,10 @@ _Found = TypeVar("_Found")
 
 
 # --- misbehaviour ------------------------------------------------------------------------------------------------
+
+
+VERBATIM = re.compile(r"\A(`{3,})\n(.*)\n\1\Z", re.DOTALL)
+"""A text in a code block."""
 
 
 class NeverAnswers(Struct, frozen=True):
@@ -120,9 +125,9 @@ class ToolCallState(Struct):
             self.statuses.append(update.status if isinstance(update.status, str) else "pending")
 
     def text(self) -> str:
-        """Text blocks of its content, joined by line feeds."""
+        """Text blocks of its content as they are read, without the code block around one, joined by line feeds."""
         blocks = (item.content for item in self.content if hasattr(item, "content"))
-        return "\n".join(block.text for block in blocks if isinstance(block, acp.TextContent))
+        return "\n".join(VERBATIM.sub(r"\2", block.text) for block in blocks if isinstance(block, acp.TextContent))
 
     def assert_finished(self, status: str | None = None) -> None:
         """Asserts a legal life: pending, in_progress, then completed or failed, each at most once; and its end.

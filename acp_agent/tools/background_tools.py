@@ -15,6 +15,7 @@ class BashListParams(Params):
 
 class BashList(HarmlessTool[BashListParams]):
     name = "bash_list"
+    verbatim = True
     title = "List the background commands"
     kind = "read"
     reads_only = True
@@ -49,6 +50,7 @@ class BashOutputParams(Params):
 
 class BashOutput(HarmlessTool[BashOutputParams]):
     name = "bash_output"
+    verbatim = True
     title = "Output of the background command {run_id:.8}"
     kind = "read"
     reads_only = True

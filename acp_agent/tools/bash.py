@@ -111,6 +111,7 @@ def _claim(params: BashParams) -> Claim | None:
 
 class Bash(Tool[BashParams]):
     name = "bash"
+    verbatim = True
     aliases = ("run_command", "shell", "run_shell", "execute_bash", "run_terminal_cmd", "execute_command")
     kind = "execute"
 

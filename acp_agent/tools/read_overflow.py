@@ -44,6 +44,7 @@ class ReadOverflow(HarmlessTool[ReadOverflowParams]):
     """It is this session's own output."""
 
     name = "read_overflow"
+    verbatim = True
     title = "Read the output {id:.8} from character {offset}"
     kind = "read"
     reads_only = True

@@ -149,7 +149,7 @@ async def test_without_terminals_the_output_comes_into_the_card_while_it_runs(tm
             assert end.meta["terminal_exit"] == {"terminal_id": end.tool_call_id, "exit_code": 0, "signal": None}
             assert end.content == [Terminal(terminal_id=end.tool_call_id)]
         else:
-            assert r.editor.tool_call().text() == "begun\nfinished\n"
+            assert r.editor.tool_call().text() == "begun\nfinished"
 
 
 async def test_an_end_within_a_turn_is_shown_in_the_card_alone_and_told_at_the_next_turn(tmp_path):

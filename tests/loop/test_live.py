@@ -7,6 +7,7 @@ import pytest
 from acp_agent.credentials.redactor import Redactor
 from acp_agent.executors.base import ExitStatus, OutputChunk, StreamName
 from acp_agent.executors.buffer import LONGEST_CUT_LINE
+from acp_agent.legible import verbatim
 from acp_agent.loop.calls.live import SPARE, TERMINAL_FACTOR, ContentFeed, TerminalFeed
 from acp_agent.schema.acp import Content, TextContent, ToolCallProgress
 
@@ -52,9 +53,9 @@ def test_of_a_flood_the_content_shows_the_newest_lines_and_goes_on_from_there() 
     shown = Shown(ContentFeed)
     for start in range(0, 10_000, 10):
         shown.add(lines(start, start + 10))
-    assert shown.shown() == lines(0, 10_000)[-LIMIT:]
+    assert shown.shown() == verbatim(lines(0, 10_000)[-LIMIT:])
     shown.add(lines(10_000, 10_003))
-    assert shown.shown() == lines(0, 10_003)[-LIMIT:]
+    assert shown.shown() == verbatim(lines(0, 10_003)[-LIMIT:])
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 1000, 100_000])
@@ -80,7 +81,7 @@ def test_a_line_that_was_cut_is_left_out_and_one_of_the_other_stream_is_not() ->
     shown.add("b" * LIMIT * SPARE)
     shown.add("c" * 50 + "\nwhole\n")
     shown.add("warning: second\n", "stderr")
-    assert shown.shown() == "whole\nwarning: second\n"
+    assert shown.shown() == verbatim("whole\nwarning: second\n")
 
 
 def test_of_a_cut_line_without_end_so_much_is_left_out_and_no_more() -> None:
@@ -88,7 +89,7 @@ def test_of_a_cut_line_without_end_so_much_is_left_out_and_no_more() -> None:
     for _ in range(10):
         shown.add("x " * LIMIT * SPARE)
     shown.add("y " * LONGEST_CUT_LINE)
-    assert shown.shown() == ("y " * LIMIT)[-LIMIT:]
+    assert shown.shown() == verbatim(("y " * LIMIT)[-LIMIT:])
 
 
 def test_what_a_display_terminal_is_not_sent_is_counted_in_it() -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from acp_agent.config.model import FilesConfig
@@ -16,6 +18,7 @@ from acp_agent.executors.forwarding_files import ForwardingFiles
 from acp_agent.llm.base import ImagePart
 from acp_agent.safety.access import PathAccess
 from acp_agent.schema.acp import Diff
+from acp_agent.tools.kit.text import changed_places
 from acp_agent.tools.kit.tool_context import Location
 from tests.executors.kit import local_files
 from tests.tools.kit import REGISTRY, Bench, bench
@@ -125,6 +128,44 @@ async def test_edit_replaces_the_only_place(on: Bench) -> None:
     assert path.read_text() == "a\nB\nBB\nc\n"
     assert result.text == "f was changed.\n     1\ta\n     2\tB\n     3\tBB\n     4\tc"
     assert result.content == preview.content and result.locations == (Location(path, 2),)
+
+
+async def test_each_changed_place_is_a_location_where_it_is_and_then_where_it_has_come_to(on: Bench) -> None:
+    (path := on.folder / "f").write_text("".join(f"line {n}\n" for n in range(1, 21)))
+    edits = [("line 3\n", "line 3\nnew\nnew\n"), ("line 9\n", ""), ("line 20\n", "last\n")]
+    asked = {"path": "f", "edits": [{"old_string": old, "new_string": new} for old, new in edits]}
+    preview = await on.preview("edit", **asked)
+    assert [place.line for place in preview.locations] == [4, 9, 20]
+    result = await on.call("edit", **asked)
+    assert result.locations is not None
+    assert [place.line for place in result.locations] == [4, 11, 21]
+    lines = path.read_text().split("\n")
+    assert [lines[(place.line or 0) - 1] for place in result.locations] == ["new", "line 10", "last"]
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=12), st.lists(st.sampled_from("abc"), max_size=12))
+def test_every_line_that_differs_stands_at_or_below_a_location(before: list[str], after: list[str]) -> None:
+    """Of both texts: what stands between two places is the same in both."""
+    old, new = "".join(f"{line}\n" for line in before), "".join(f"{line}\n" for line in after)
+    assume(old != new)
+    was, became = changed_places(Path("/f"), old, new), changed_places(Path("/f"), old, new, done=True)
+    assert len(was) == len(became)
+    assert all(
+        1 <= (place.line or 0) <= max(1, len(text))
+        for places, text in ((was, before), (became, after))
+        for place in places
+    )
+    common = min((was[0].line or 0), (became[0].line or 0)) - 1
+    assert before[:common] == after[:common]
+
+
+def test_of_a_very_large_change_and_of_very_many_the_first_are_told() -> None:
+    old, path = "".join(f"{n}\n" for n in range(3_000)), Path("/f")
+    assert [place.line for place in changed_places(path, old, old.replace("7", "x"))] == [8]
+    few = "".join(f"{n}\n" for n in range(300))
+    assert len(changed_places(path, few, few.replace("7", "x"))) == 30, "from 70 to 79 it is one"
+    assert len(changed_places(path, few, "".join(f"{n}x\n" if n % 2 else f"{n}\n" for n in range(300)))) == 50
+    assert [place.line for place in changed_places(path, None, "a\nb\n", done=True)] == [1]
 
 
 async def test_edit_of_several_places_names_their_lines(on: Bench) -> None:

@@ -19,6 +19,7 @@ import msgspec
 
 from acp_agent.executors.base import ExitStatus, OutputChunk, StreamName
 from acp_agent.executors.buffer import LONGEST_CUT_LINE
+from acp_agent.legible import verbatim
 from acp_agent.output.envelope import bounded
 from acp_agent.schema.acp import Content, TextContent, ToolCallProgress
 
@@ -199,7 +200,7 @@ class ContentFeed(Feed):
     def _send(self) -> None:
         new, missing, last = self._taken()
         self._text = (last if missing else self._text + new)[-self._limit :]
-        content = Content(content=TextContent(text=self._text))
+        content = Content(content=TextContent(text=verbatim(self._text)))
         self._emit(ToolCallProgress(tool_call_id=self._call_id, content=[content]))
 
 
@@ -217,7 +218,7 @@ class ScreenFeed(Feed):
         self._news.set()
 
     def _send(self) -> None:
-        content = Content(content=TextContent(text=self._screen()))
+        content = Content(content=TextContent(text=verbatim(self._screen())))
         self._emit(ToolCallProgress(tool_call_id=self._call_id, content=[content]))
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from acp_agent.errors import ToolError
 from acp_agent.executors.base import ExitStatus, Process
-from acp_agent.legible import legible
+from acp_agent.legible import legible, verbatim
 from acp_agent.llm.base import TextPart, ToolMessage
 from acp_agent.loop.calls.call import Call, Ready
 from acp_agent.loop.calls.live import ContentFeed, Feed, ScreenFeed, TerminalFeed, terminal_info
@@ -201,6 +201,7 @@ class Reports:
         if content is None:
             shown = bounded(text, self._max_output_chars)
             content = (acp.Content(content=acp.TextContent(text=shown)),) if shown else ()
+        content = tuple(_as_it_stands(call, content))
         meta: dict[str, Any] = dict(result.meta)
         told = text
         if result.failed:
@@ -224,7 +225,8 @@ class Reports:
         content: list[acp.ToolCallContent] = [*_terminals(call)]
         words = run.ended.ending if content else text
         if words:
-            content.append(acp.Content(content=acp.TextContent(text=bounded(words, self._max_output_chars))))
+            shown = acp.Content(content=acp.TextContent(text=bounded(words, self._max_output_chars)))
+            content += [shown] if content else _as_it_stands(call, [shown])
         if call.feed is not None:
             meta.update(call.feed.finish(ExitStatus(output.exit_code)) or {})
         self.update(call, content=content, raw_output=raw_output, meta=meta)
@@ -270,6 +272,15 @@ class Reports:
         if self._parent is not None:
             claude[PARENT] = self._parent.call_id
         return {"tool_name": call.name, "claudeCode": claude}
+
+
+def _as_it_stands(call: Call, content: Sequence[acp.ToolCallContent]) -> Sequence[acp.ToolCallContent]:
+    """The result's own text, which comes first, in a code block, where it is no Markdown."""
+    first = content[0] if content and call.ready is not None and call.ready.tool.verbatim else None
+    if not isinstance(first, acp.Content) or not isinstance(first.content, acp.TextContent):
+        return content
+    block = replace(first.content, text=verbatim(first.content.text))
+    return (replace(first, content=block), *content[1:])
 
 
 def _terminals(call: Call) -> list[acp.Terminal]:

@@ -66,6 +66,7 @@ class _Report(Struct):
 
 class Diagnostics(Tool[DiagnosticsParams]):
     name = "diagnostics"
+    verbatim = True
     kind = "read"
     idempotent = True
 

@@ -19,7 +19,7 @@ from acp_agent.schema.lsp_types import Position, TextEdit, WorkspaceEdit
 from acp_agent.tools.files.edit import Planned, need_unchanged
 from acp_agent.tools.kit.base import Tool
 from acp_agent.tools.kit.positions import SymbolParams, characters, document_at, errors_of_change, position_of
-from acp_agent.tools.kit.text import diff_of, first_changed_line, keep_credentials, read_file
+from acp_agent.tools.kit.text import changed_places, diff_of, keep_credentials, read_file
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 TRIES = 3
@@ -61,7 +61,7 @@ class Rename(Tool[RenameParams]):
         return Preview(
             tuple(diff_of(plan.path, plan.old, plan.new) for plan in plans),
             changes,
-            locations=tuple(place for plan in plans for place in first_changed_line(plan.path, plan.old, plan.new)),
+            locations=tuple(place for plan in plans for place in changed_places(plan.path, plan.old, plan.new)),
             accesses=tuple(PathAccess("write", plan.path) for plan in plans),
         )
 
@@ -96,7 +96,9 @@ class Rename(Tool[RenameParams]):
         return ToolResult(
             "\n".join([*lines, *(["", errors] if errors else [])]),
             content=(*content, *shown_errors),
-            locations=preview.locations or None,
+            locations=tuple(
+                place for old, new in written for place in changed_places(new.path, old.text, new.text, done=True)
+            ),
         )
 
 

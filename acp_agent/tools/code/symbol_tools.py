@@ -19,6 +19,7 @@ from acp_agent.tools.kit.tool_context import Description, Location, Preview, Too
 
 class Definition(SymbolTool):
     name = "definition"
+    verbatim = True
     aliases = ("go_to_definition",)
     subject = "Definition of"
 
@@ -37,6 +38,7 @@ MOST_LOCATIONS = 10
 
 class References(SymbolTool):
     name = "references"
+    verbatim = True
     aliases = ("find_references",)
     subject = "References to"
 
@@ -82,6 +84,7 @@ class SymbolsParams(Params):
 
 class Symbols(Tool[SymbolsParams]):
     name = "symbols"
+    verbatim = True
     aliases = ("outline", "workspace_symbols", "document_symbols")
     kind = "search"
     reads_only = True

@@ -26,8 +26,8 @@ from acp_agent.tools.files.patch_text import FilePatch, parse_patch, patched
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.positions import errors_of_change
 from acp_agent.tools.kit.text import (
+    changed_places,
     diff_of,
-    first_changed_line,
     keep_credentials,
     need_expressible,
 )
@@ -98,7 +98,7 @@ class ApplyPatch(Tool[ApplyPatchParams]):
                 content.append(Content(content=TextContent(text=words)))
             if (plan := change.planned) is not None:
                 content.append(diff_of(plan.path, plan.old, plan.new))
-                places += first_changed_line(plan.path, plan.old, plan.new)
+                places += changed_places(plan.path, plan.old, plan.new)
         accesses = self.access(params, ctx.roots, ctx.shell.cwd(), ctx.config)
         state = tuple(changes), Judged(accesses, ctx.roots.rules)
         return Preview(tuple(content), state, tuple(places), tuple(accesses))
@@ -120,7 +120,10 @@ class ApplyPatch(Tool[ApplyPatchParams]):
             lines.append(text)
         errors, shown = await errors_of_change(written, ctx)
         text = "\n".join([*lines, *(["", errors] if errors else [])])
-        return ToolResult(text, content=(*content, *shown), locations=preview.locations)
+        places: list[Location] = []
+        for old, new in written:
+            places += changed_places(new.path, None if old is None else old.text, new.text, done=True)
+        return ToolResult(text, content=(*content, *shown), locations=tuple(places))
 
 
 async def _planned(file: FilePatch, ctx: ToolContext, seen: set[Path]) -> _Change:

@@ -28,8 +28,8 @@ from acp_agent.tools.kit.line_ends import plain, with_ends
 from acp_agent.tools.kit.positions import errors_of_change
 from acp_agent.tools.kit.text import (
     MARK,
+    changed_places,
     diff_of,
-    first_changed_line,
     keep_credentials,
     need_expressible,
     numbered,
@@ -125,7 +125,7 @@ class Edit(PathTool[EditParams]):
         else:
             keep_cell_credentials(ctx, params.path, notebook, new)
         return Preview(
-            (diff_of(path, old, new),), Planned(path, version, new), locations=first_changed_line(path, old, new)
+            (diff_of(path, old, new),), Planned(path, version, new), locations=changed_places(path, old, new)
         )
 
     async def run(self, params: EditParams, ctx: ToolContext, preview: Preview) -> ToolResult:
@@ -194,7 +194,7 @@ async def apply(
     return ToolResult(
         f"{text}\n\n{errors}" if errors else text,
         content=(*content, *shown_errors),
-        locations=first_changed_line(planned.path, planned.old, now),
+        locations=changed_places(planned.path, planned.old, now, done=True),
     )
 
 

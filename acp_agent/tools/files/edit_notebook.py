@@ -12,7 +12,7 @@ from acp_agent.tools.files import notebook as books
 from acp_agent.tools.files.edit import Planned, apply, read_for_edit
 from acp_agent.tools.files.notebook_view import keep_cell_credentials
 from acp_agent.tools.kit.base import Params, PathTool
-from acp_agent.tools.kit.text import diff_of, first_changed_line, need_expressible
+from acp_agent.tools.kit.text import changed_places, diff_of, need_expressible
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 
@@ -75,7 +75,7 @@ class EditNotebook(PathTool[EditNotebookParams]):
         keep_cell_credentials(ctx, params.path, book, new)
         # The diff is of the file, not of the cells: clients compare `oldText` and `newText` with what is at `path`.
         return Preview(
-            (diff_of(path, old, new),), Planned(path, version, new), locations=first_changed_line(path, old, new)
+            (diff_of(path, old, new),), Planned(path, version, new), locations=changed_places(path, old, new)
         )
 
     async def run(self, params: EditNotebookParams, ctx: ToolContext, preview: Preview) -> ToolResult:

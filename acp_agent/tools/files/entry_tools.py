@@ -32,6 +32,7 @@ class ListDirectoryParams(Params):
 
 class ListDirectory(PathTool[ListDirectoryParams]):
     name = "list_directory"
+    verbatim = True
     title = "List {path}"
     aliases = ("ls",)
     kind = "read"

@@ -32,6 +32,7 @@ class FindPathParams(Params):
 
 class FindPath(PathTool[FindPathParams]):
     name = "find_path"
+    verbatim = True
     aliases = ("glob",)
     kind = "search"
     reads_only = True

@@ -89,6 +89,7 @@ class GrepParams(Params):
 
 class Grep(PathTool[GrepParams]):
     name = "grep"
+    verbatim = True
     aliases = ("search_code", "search_files")
     kind = "search"
     reads_only = True

@@ -35,6 +35,7 @@ class ReadParams(Params):
 
 class Read(PathTool[ReadParams]):
     name = "read"
+    verbatim = True
     aliases = ("read_file", "file_read")
     kind = "read"
     reads_only = True

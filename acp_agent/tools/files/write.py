@@ -11,8 +11,8 @@ from acp_agent.tools.files.notebook_view import keep_cell_credentials
 from acp_agent.tools.kit.base import Params, PathTool
 from acp_agent.tools.kit.line_ends import with_ends
 from acp_agent.tools.kit.text import (
+    changed_places,
     diff_of,
-    first_changed_line,
     keep_credentials,
     read_file,
 )
@@ -49,7 +49,7 @@ class Write(PathTool[WriteParams]):
                 keep_cell_credentials(ctx, params.path, parse(old), new)
         watch(ctx, path, old)
         return Preview(
-            (diff_of(path, old, new),), Planned(path, version, new), locations=first_changed_line(path, old, new)
+            (diff_of(path, old, new),), Planned(path, version, new), locations=changed_places(path, old, new)
         )
 
     async def run(self, params: WriteParams, ctx: ToolContext, preview: Preview) -> ToolResult:

@@ -46,6 +46,8 @@ class Tool(ABC, Generic[P]):
     title: ClassVar[str] = ""
     """Title of a call, with `{parameter}`s; a tool without one overrides `describe`."""
     kind: ClassVar[ToolKind]
+    verbatim: ClassVar[bool] = False
+    """Its results are text as it stands (of files, commands, lists), no Markdown: users get them in a code block."""
     reads_only: ClassVar[bool] = False
     """Offered in modes that must not change anything; read-only calls of one message run concurrently."""
     idempotent: ClassVar[bool] = False

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from acp_agent.errors import ToolError
 from acp_agent.executors.base import Files, FileVersion
+from acp_agent.lazy import load
 from acp_agent.schema.acp import Diff
 from acp_agent.tools.kit.tool_context import Location, ToolContext
 
@@ -19,6 +20,10 @@ NUMBER = re.compile(r"[ ]*\d+\t")
 SHOWN_LINES = 12
 SHOWN_CHARS = 200
 """Limits of what an edit shows: lines at the beginning and at the end of a long change, characters of a line."""
+MOST_PLACES = 50
+MOST_COMPARED = 2_000
+"""Lines between the first change and the last, in both texts, up to which they are told apart."""
+MATCHER = "difflib:SequenceMatcher"
 
 
 async def need_file(files: Files, path: Path, shown: str, limit: int) -> bool:
@@ -110,9 +115,20 @@ def diff_of(path: Path, old: str | None, new: str) -> Diff:
     return Diff(path=str(path), old_text=old, new_text=new)
 
 
-def first_changed_line(path: Path, old: str | None, new: str) -> tuple[Location, ...]:
-    """Where a change begins, for editors that follow the agent."""
-    for number, (before, after) in enumerate(zip((old or "").split("\n"), new.split("\n"), strict=False), 1):
-        if before != after:
-            return (Location(path, number),)
-    return (Location(path, max(1, min((old or "").count("\n"), new.count("\n")) + 1)),)
+def changed_places(path: Path, old: str | None, new: str, *, done: bool = False) -> tuple[Location, ...]:
+    """Where each change begins, for editors that follow the agent: in the old text, which is still there while the user
+    is asked, or in the new one (`done`). Of a change that is very large, or in very many places, the first ones."""
+    if old is None:
+        return (Location(path, 1),)
+    before, after = old.split("\n"), new.split("\n")
+    most = min(len(before), len(after))
+    begin = next((at for at in range(most) if before[at] != after[at]), most)
+    end = next((at for at in range(most - begin) if before[-1 - at] != after[-1 - at]), most - begin)
+    left, right = before[begin : len(before) - end], after[begin : len(after) - end]
+    starts = [(0, 0)]
+    if left and right and len(left) + len(right) <= MOST_COMPARED:
+        codes = load(MATCHER)(None, left, right, autojunk=False).get_opcodes()
+        starts = [(at, to) for kind, at, _, to, _ in codes if kind != "equal"]
+    text = after if done else before
+    last = max(1, len(text) - (text[-1] == ""))
+    return tuple(Location(path, min(begin + start[done] + 1, last)) for start in starts[:MOST_PLACES])

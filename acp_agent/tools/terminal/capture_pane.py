@@ -51,6 +51,7 @@ class CapturePaneParams(Params):
 
 class CapturePane(HarmlessTool[CapturePaneParams]):
     name = "capture_pane"
+    verbatim = True
     aliases = ("capture-pane", "read_terminal", "tmux_capture_pane")
     kind = "read"
     reads_only = True

@@ -71,6 +71,7 @@ class _Aim(Struct, frozen=True):
 
 class SendKeys(Tool[SendKeysParams]):
     name = "send_keys"
+    verbatim = True
     aliases = ("send-keys", "write_terminal", "tmux_send_keys")
     kind = "execute"
 

@@ -56,6 +56,7 @@ class HttpRequestParams(Params):
 
 class HttpRequest(Tool[HttpRequestParams]):
     name = "http_request"
+    verbatim = True
     title = "{method} {url}"
     kind = "fetch"
 

@@ -30,9 +30,12 @@ export class Marks {
     if (record.replayed || (before.length === 0 && !this.records.has(key) && isOver(record.status) && record.locations.length === 0)) {
       return new Set();
     }
-    const after = record.locations.map(({ path, line }) => {
+    const known = this.records.get(key);
+    // Where a call ends with locations, they are those of the text as the call has left it.
+    const fresh = isOver(record.status) && known !== undefined && !isOver(known.status) && record.locations !== known.locations;
+    const after = shown(record).map(({ path, line }) => {
       const said = Math.max(1, line ?? 1);
-      return before.find((place) => place.path === path && place.said === said) ?? { path, said, line: said - 1 };
+      return (fresh ? undefined : before.find((place) => place.path === path && place.said === said)) ?? { path, said, line: said - 1 };
     });
     this.places.set(key, after);
     this.records.set(key, record);
@@ -79,6 +82,12 @@ export class Marks {
     }
     return paths;
   }
+}
+
+/** What a call looks at is one place in a file, however often it finds something there: only changes are each shown. */
+function shown(record: CallRecord): CallRecord["locations"] {
+  const looks = record.kind === "read" || record.kind === "search";
+  return looks ? record.locations.filter(({ path }, at, all) => all.findIndex((each) => each.path === path) === at) : record.locations;
 }
 
 function keyOf({ sessionId, toolCallId }: CallRecord): string {

@@ -45,6 +45,17 @@ export function plural(count: number, one: string, many = `${one}s`): string {
   return `${String(count)} ${count === 1 ? one : many}`;
 }
 
+/** Without the code block around the whole of it, also if its end was cut off. */
+export function unfenced(text: string): string {
+  const opening = /^(`{3,})[^\n`]*\n/u.exec(text);
+  if (opening === null) {
+    return text;
+  }
+  const body = text.slice(opening[0].length);
+  const end = `\n${opening[1] ?? ""}`;
+  return body.endsWith(end) ? body.slice(0, -end.length) : body.includes(`${end}\n`) ? text : body;
+}
+
 /** Terminal output as plain text: no escape sequences, carriage returns as a terminal would show them. */
 export function plainText(text: string): string {
   const sequences = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[PX^_][^\u001b]*(?:\u001b\\)?|[ -/]*[0-~])/gu;

@@ -14,7 +14,7 @@ import { Icon, Spinner } from "./icons";
 import { Picture } from "./picture";
 import { Markdown } from "./markdown";
 import { isBelow } from "./reveal";
-import { plainText } from "../core/words";
+import { plainText, unfenced } from "../core/words";
 import { duration } from "./words";
 
 const STATUS: Readonly<Record<ToolStatus, string>> = {
@@ -236,7 +236,7 @@ function Details({ card, id }: { readonly card: ToolCard; readonly id: string })
           {() => (
             <div class="output" ref={output} tabIndex={command ? 0 : undefined} role={command ? "region" : undefined} aria-label={command ? `Output of ${card.title}` : undefined}>
               {card.content.map((content, index) => {
-                if (content.type === "text" && command) return <pre key={index}>{plainText(content.text)}</pre>;
+                if (content.type === "text" && command) return <pre key={index}>{plainText(unfenced(content.text))}</pre>;
                 if (content.type === "text") return <Markdown key={index} text={content.text} />;
                 if (content.type === "image") return <Picture key={index} mimeType={content.mimeType} data={content.data} />;
                 return null;

@@ -152,6 +152,27 @@ describe("marks", () => {
     expect(marks.of("/a").map(({ line, record: { status } }) => [line, status])).toEqual([[6, "completed"]]);
   });
 
+  it("stand where a call that has ended says, though its own edit has moved them", () => {
+    const marks = new Marks();
+    const record = made({ kind: "edit", locations: [{ path: "/a", line: 4 }, { path: "/a", line: 9 }] });
+    marks.update(record);
+    marks.edited("/a", [{ startLine: 3, endLine: 3, newBreaks: 2, atLineStart: true }]);
+    const ended = { ...record, status: "completed" as const, locations: [{ path: "/a", line: 4 }, { path: "/a", line: 11 }] };
+    marks.update(ended);
+    expect(marks.of("/a").map(({ line }) => line)).toEqual([3, 10]);
+    marks.edited("/a", [{ startLine: 0, endLine: 0, newBreaks: 1, atLineStart: true }]);
+    marks.update({ ...ended, title: "again" });
+    expect(marks.of("/a").map(({ line }) => line)).toEqual([4, 11]);
+  });
+
+  it("are one for each file of a search, however many lines it found", () => {
+    const marks = new Marks();
+    const locations = Array.from({ length: 50 }, (_, at) => ({ path: at < 40 ? "/a" : "/b", line: at + 1 }));
+    marks.update(made({ kind: "search", locations }));
+    expect(marks.of("/a").map(({ line }) => line)).toEqual([0]);
+    expect(marks.of("/b").map(({ line }) => line)).toEqual([40]);
+  });
+
   it("follow a call to another place, and tell which files are to be drawn anew", () => {
     const marks = new Marks();
     const record = made({ locations: [{ path: "/a", line: 5 }] });

@@ -3,7 +3,7 @@ import { diffLines, lastChange, lineAfter, smallestChange } from "../../../src/c
 import { OutputBuffer } from "../../../src/core/outputBuffer.js";
 import { labelOfUri } from "../../../src/core/uris.js";
 import { wholeFile } from "../../../src/core/wholeFile.js";
-import { duration, messageOf, plain, plainText, short, visible, withoutIcons } from "../../../src/core/words.js";
+import { duration, messageOf, plain, plainText, short, visible, withoutIcons, unfenced } from "../../../src/core/words.js";
 
 describe("smallestChange", () => {
   const apply = (before: string, after: string): string => {
@@ -140,6 +140,14 @@ describe("wholeFile", () => {
 });
 
 describe("words", () => {
+  it("takes the code block off that is around the whole of a text, also if it was cut", () => {
+    expect(unfenced("```\na\nb\n```")).toBe("a\nb");
+    expect(unfenced("````\n```\nx\n```\n````")).toBe("```\nx\n```");
+    expect(unfenced("```\nthe beg")).toBe("the beg");
+    expect(unfenced("```\na\n```\nand words")).toBe("```\na\n```\nand words");
+    expect(unfenced("plain")).toBe("plain");
+  });
+
   it("takes control sequences out and keeps what a terminal would show", () => {
     expect(plainText("\u001b[31mred\u001b[0m\r\n10%\r100%\n\u001b]0;title\u0007ok\u0000")).toBe("red\n100%\nok");
   });
