@@ -43,7 +43,7 @@ from acp_agent.open_sessions import OpenSessions
 from acp_agent.opening import Opening, answer, chosen, normal, rules
 from acp_agent.protocol.client import MARK, Client, Wire
 from acp_agent.protocol.connection import Connection, Dialect, Reply
-from acp_agent.protocol.profiles import RenderingPlan, rendering_plan
+from acp_agent.protocol.profiles import RenderingPlan, rendering_plan, watches_turns
 from acp_agent.safety.folders.paths import real_path
 from acp_agent.schema import acp
 from acp_agent.schema.decode import decode_params
@@ -75,7 +75,9 @@ PROVIDERS = ("providers/list", "providers/set", "providers/disable")
 UNSTABLE = (AUTH_STATUS, *PROVIDERS)
 """Behind `protocol.unstable`."""
 V2 = "acp_agent.protocol.v2.dialect:V2"
-RAW = (*UNDO_METHODS, SET_MODEL)
+COMMANDS = "acp_agent.loop.prompts.menu:own_commands"
+CANCEL_CALL = "_session/cancel_call"
+RAW = (*UNDO_METHODS, SET_MODEL, CANCEL_CALL)
 """Methods whose params are read by who serves them."""
 LSP_NOTE = "acp_agent.schema.lsp_types:decode_notification"
 
@@ -130,6 +132,7 @@ class Agent:
             **{method: partial(self.undo, method) for method in UNDO_METHODS},
             "session/set_mode": self.set_mode,
             SET_MODEL: self.set_model,
+            CANCEL_CALL: self.cancel_call,
             "session/set_config_option": self.set_config_option,
         }
         if initialize_params is not None:
@@ -145,7 +148,7 @@ class Agent:
             another = not self._asked_for and asks_v2(params) and self._opening.config().settings.protocol.v2
         except ConfigError:  # Said in the answer.
             return None
-        return load(V2)(self, self.connection) if another else None
+        return load(V2)(self, self.connection, load(COMMANDS)()) if another else None
 
     @property
     def connection(self) -> Connection:
@@ -471,10 +474,24 @@ class Agent:
 
     async def prompt(self, request: acp.PromptRequest) -> acp.PromptResponse:
         session = await self._session(request.session_id)
+        meta = request.meta or {}
+        key = meta.get("idempotencyKey") if watches_turns(self._capabilities) else None
+        if key is not None:
+            with session.queue.cancellable() as scope:
+                if known := await session.keys.message(key, request.prompt):
+                    await session.outbox.flushed()
+                    return PromptResponse(stop_reason="end_turn", meta={"messageId": known})
+            if scope.cancel_called:
+                session.keys.ended(key)
+                return PromptResponse(stop_reason="cancelled")
         before = session.spent
-        MARK.set(str((request.meta or {}).get("prompt", "")))
-        with tracing.continued(request.meta):
-            reason = await session.prompt(request.prompt)
+        MARK.set(str(meta.get("prompt", "")))
+        try:
+            with tracing.continued(meta):
+                reason = await session.prompt(request.prompt)
+        finally:
+            if key is not None:
+                session.keys.ended(key)
         used = session.used_since(before)
         return PromptResponse(stop_reason=reason, usage=used.get("usage"), meta=used or None)
 
@@ -512,6 +529,18 @@ class Agent:
         session = await self._session(session_id)
         await session.choices.set_option("model", model)
         return Reply({}, session.choices.show)
+
+    async def cancel_call(self, params: Any) -> dict[str, Any]:
+        """`_session/cancel_call {sessionId, toolCallId}`: ends one call, or the command that it left running."""
+        given = params if isinstance(params, dict) else {}
+        session_id, call_id = given.get("sessionId"), given.get("toolCallId")
+        if not isinstance(session_id, str) or not isinstance(call_id, str):
+            raise InvalidParams(
+                "Invalid params: $: an object with the strings `sessionId` and `toolCallId` is expected"
+            )
+        if not await (await self._session(session_id)).cancel_call(call_id):
+            raise InvalidParams(f"Invalid params: $.toolCallId: no call {call_id!r} runs")
+        return {}
 
     async def set_config_option(self, request: acp.SetSessionConfigOptionRequest) -> acp.SetSessionConfigOptionResponse:
         session = await self._session(request.session_id)

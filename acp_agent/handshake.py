@@ -84,13 +84,16 @@ def answer_initialize(params: object, config: Mapping[str, Any]) -> dict[str, An
 
 
 def asks_v2(params: object) -> bool:
-    """Whether `protocol/v2` answers this `initialize`, if it is on: another version than 1 is asked for."""
-    version = params.get("protocolVersion") if isinstance(params, dict) else None
-    return type(version) is int and version != PROTOCOL_VERSION and 0 <= version <= MAX_VERSION
+    """Whether `protocol/v2` answers this `initialize`, if it is on: another version than 1 is asked for, and not with
+    what only a client of v1 says of itself."""
+    asked = params if isinstance(params, dict) else {}
+    version, old = asked.get("protocolVersion"), asked.keys() & {"clientCapabilities", "clientInfo"}
+    known = type(version) is int and version != PROTOCOL_VERSION and 0 <= version <= MAX_VERSION
+    return known and (not old or "info" in asked)
 
 
 def has_v2(config: Mapping[str, Any]) -> bool:
-    return _table(config.get("protocol")).get("v2") is True
+    return _table(config.get("protocol")).get("v2") is not False
 
 
 def _lsp(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 AGENT, KIT, WIRE = "acp_agent", "acp_conformance", "acp_conformance._wire"
 SCHEMAS = (
     "REQUIREMENTS.md", "REQUIREMENTS-v2.md", "acp-v1.schema.json", "acp-v1-drafts.schema.json",
-    "acp-v1-1.34.overlay.json", "acp-v2.schema.json",
+    "acp-v1-1.34.overlay.json", "acp-v2.schema.json", "acp-v2-preview.overlay.json",
 )  # fmt: skip
 ROW = re.compile(r"(\w+(?:\.\w+)*):\w+")
 """A `"module:name"` row."""

@@ -67,7 +67,7 @@ class ProtocolConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bool,
         key("Offer what only drafts of ACP have (`auth/status`, `providers/*`), which may change with any version."),
     ] = False
-    v2: Annotated[bool, key("Speak v2 of ACP, a draft, with a client that asks for it.")] = False
+    v2: Annotated[bool, key("Speak v2 of ACP, a preview, with a client that asks for it.")] = True
 
 
 class ClientProfileConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -42,11 +42,13 @@ if TYPE_CHECKING:
     from acp_agent.loop.prompts.instructions import Instructions
     from acp_agent.loop.turn_lease import TurnLease
     from acp_agent.loop.turns.parts import Parts
+    from acp_agent.loop.turns.prompt_keys import PromptKeys
 
 TURN = "invoke_agent acp-coder"
 """The span of one."""
 SPLIT = "acp_agent.loop.prompts.command_names:split_command"
 LEASE = "acp_agent.loop.turn_lease:TurnLease"
+KEYS = "acp_agent.loop.turns.prompt_keys:PromptKeys"
 log = logging.getLogger(__name__)
 
 
@@ -66,6 +68,14 @@ class Session(SessionState):
         super().__init__(opened, client, store, **about)
         self._build = build
         self._parts: Parts | None = None
+        self._keys: PromptKeys | None = None
+
+    @property
+    def keys(self) -> PromptKeys:
+        """Of prompts that may come again."""
+        if self._keys is None:
+            self._keys = load(KEYS)(self.store, self.id)
+        return self._keys
 
     @cached_property
     def _lease(self) -> TurnLease | None:
@@ -306,13 +316,21 @@ class Session(SessionState):
         self.queue.steering.append((blocks, message, copy_context()))
         return ""
 
+    async def cancel_call(self, call_id: str) -> bool:
+        """Ends this tool call alone, or the command that it has left in the background; false if neither runs."""
+        if self.queue.cancel_call(call_id):
+            return True
+        return self._parts is not None and self._parts.shell.runs.kill_of(call_id)
+
     async def _record_prompt(self, blocks: Sequence[acp.ContentBlock], *, command: bool = False) -> None:
         # First: a prompt that fails with this leaves nothing behind.
         at = await self.store.do(self.store.change, self.id, new_turn=True)
         self.turns += 1
         self.queue.prompt = self.turns
         message_id = str(uuid.uuid4())
-        mark = {"number": self.turns, "message_id": message_id, "time": at, "command": command}
+        mark: dict[str, Any] = {"number": self.turns, "message_id": message_id, "time": at, "command": command}
+        if self._keys is not None and (key := self._keys.inserted(message_id)) is not None:
+            mark["key"] = key
         self.outbox.put("turn", mark)
         self.client.turn({"state": "running"})
         self.show_prompt(blocks, message_id)

@@ -21,6 +21,8 @@ class TurnQueue:
         self.leased = leased
         """Whether each turn has the session's lease for itself; else this process has it anyway."""
         self._scopes: list[anyio.CancelScope] = []
+        self._calls: dict[str, anyio.CancelScope] = {}
+        """Of the tool calls that run, by their ids."""
         self.closed = False
         """Whether the session is closed: nothing more is sent."""
         self.prompt = 0
@@ -57,6 +59,23 @@ class TurnQueue:
                 yield scope
         finally:
             self._scopes.remove(scope)
+
+    @contextmanager
+    def call(self, call_id: str) -> Iterator[None]:
+        """Around a tool call, which `cancel_call` ends."""
+        with anyio.CancelScope() as scope:
+            self._calls[call_id] = scope
+            try:
+                yield
+            finally:
+                del self._calls[call_id]
+
+    def cancel_call(self, call_id: str) -> bool:
+        """False if none of that id runs."""
+        scope = self._calls.get(call_id)
+        if scope is not None:
+            scope.cancel()
+        return scope is not None
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:

@@ -247,6 +247,11 @@ class SessionStore(Part):
         rows = self._db.rows("SELECT kind, payload, seq FROM log WHERE session_id = ? ORDER BY seq", session_id)
         return [LogEntry(*row[:2]) for row in rows], rows[-1][2] if rows else 0
 
+    def turns(self, session_id: str, after: int) -> list[tuple[int, bytes]]:
+        """The marks of turns behind a place in the log, with their places."""
+        query = "SELECT seq, payload FROM log WHERE session_id = ? AND seq > ? AND kind = 'turn' ORDER BY seq"
+        return [(place, bytes(payload)) for place, payload in self._db.rows(query, session_id, after)]
+
     def last(self, session_id: str) -> int:
         """The place of the last entry of its log; 0: there is none."""
         rows = self._db.rows("SELECT max(seq) FROM log WHERE session_id = ?", session_id)

@@ -17,9 +17,12 @@ REMOTE = "https://models.invalid/v1"
 
 
 @pytest.mark.parametrize("version", [1, 0, 2, 99, 65535])
-async def test_the_version_is_one_whatever_was_asked(tmp_path, version):
+async def test_the_version_is_one_for_a_client_of_v1_whatever_was_asked(tmp_path, version):
+    """What such a client says of itself no client of v2 says."""
     async with connect(environ_for(tmp_path, "http://localhost:1/v1")) as (editor, _):
-        assert (await editor.request("initialize", {"protocolVersion": version}))["protocolVersion"] == 1
+        for own in ({"clientCapabilities": {}}, {"clientInfo": {"name": "old", "version": "1"}}):
+            answer = await editor.request("initialize", {"protocolVersion": version, **own})
+            assert answer["protocolVersion"] == 1 and "agentCapabilities" in answer and "capabilities" not in answer
 
 
 @pytest.mark.parametrize("version", ["1", 1.0, True, None, -1, 65536, [], {}])

@@ -113,12 +113,14 @@ class Client(ClientV2):
 
 
 class Place:
+    command = COMMAND
+
     def __init__(self, environ: Mapping[str, str], project: Path, model: FakeModel) -> None:
         self.environ, self.project, self.model = environ, project, model
 
     @asynccontextmanager
     async def client(self, answers: Answers = silent) -> AsyncIterator[Client]:
-        flags = {"tools.sandbox.disabled": "true", "protocol.v2": "true", "providers.default.max_retries": "0"}
+        flags = {"tools.sandbox.disabled": "true", "providers.default.max_retries": "0"}
         async with in_memory(Opening(self.environ, flags)) as (transport, _), anyio.create_task_group() as tasks:
             client = Client(transport, answers)
             tasks.start_soon(client.run)
@@ -193,8 +195,10 @@ async def test_v2_init_7_it_may_be_repeated_until_something_else_is_asked(tmp_pa
 
 async def test_off_it_is_not_there(tmp_path: Path) -> None:
     async with (
-        place(tmp_path) as here, in_memory(Opening(here.environ)) as (transport, _), anyio.create_task_group() as tasks,
-    ):  # fmt: skip
+        place(tmp_path) as here,
+        in_memory(Opening(here.environ, {"protocol.v2": "false"})) as (transport, _),
+        anyio.create_task_group() as tasks,
+    ):
         client = Client(transport)
         tasks.start_soon(client.run)
         assert (await client.initialize(2))["protocolVersion"] == 1
@@ -202,8 +206,7 @@ async def test_off_it_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_process_answers_in_v2_and_loads_it_only_then(tmp_path: Path) -> None:
-    environ = environ_for(tmp_path, "http://127.0.0.1:9/v1", ACP_CODER_CONFIG=str(tmp_path / "config.toml"))
-    (tmp_path / "config.toml").write_text("[protocol]\nv2 = true\n")
+    environ = environ_for(tmp_path, "http://127.0.0.1:9/v1")
     for version in (1, 2):
         asked = {"protocolVersion": version, "info": INFO, "capabilities": {}}
         line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": asked}) + "\n"
@@ -488,7 +491,7 @@ async def old_and_new(
 ) -> AsyncIterator[tuple[Served, FakeEditor, Client, str]]:
     """A session that an editor has begun, and a client of v2 that has resumed it."""
     async with (
-        served(tmp_path, script, config="[protocol]\nv2 = true\n") as here,
+        served(tmp_path, script) as here,
         connected(here.url, here.token) as transport, editor(here) as old, anyio.create_task_group() as tasks,
     ):  # fmt: skip
         client = Client(transport, answers)

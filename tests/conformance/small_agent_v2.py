@@ -45,13 +45,18 @@ class SessionV2(Session):  # type: ignore[misc]
         """[who, id, text]"""
         self.message = new_id()
         self.waiting = set()
+        self.keys, self.held = {}, {}
         self.loud = False
         self.silent = False
 
     def save(self):
         super().save()
         file = STATE / f"{self.id}.json"
-        file.write_text(json.dumps({**json.loads(file.read_text()), "said": self.spoken}))
+        file.write_text(
+            json.dumps(
+                {**json.loads(file.read_text()), "said": self.spoken, "keys": {} if fault("V2-IDEM-5") else self.keys}
+            )
+        )
 
 
 class SmallV2(Small):  # type: ignore[misc]
@@ -122,6 +127,8 @@ class SmallV2(Small):  # type: ignore[misc]
 
     def state(self, session, state, fault_id="", **more):
         if not fault(fault_id) and not session.silent:
+            if not (fault("V2-ST-9") and state == "running"):
+                more["background"] = []
             self.update(session, "state_update", state=state, **more)
 
     # --- requests ---------------------------------------------------------------------------------------------
@@ -146,9 +153,11 @@ class SmallV2(Small):  # type: ignore[misc]
             methods.append({"type": "terminal", "methodId": "login", "name": "Log in", "args": ["login"], "env": env})
         image = True if fault("V2-INIT-8") else {}
         session = {"prompt": {"image": image, "embeddedContext": {}}, "mcp": {"stdio": {}, "http": {}}, "delete": {}}
+        session["systemPrompt"] = {}
         return {
             "protocolVersion": 1 if fault("V2-INIT-2") and asked == 99 else 2,
             "capabilities": {"session": session, **({"loadSession": {}} if fault("V2-INIT-10") else {})},
+            **({"agentInfo": {}} if fault("V2-INIT-12") else {}),
             "authMethods": methods, **({} if fault("V2-INIT-4") else {"info": {"name": "small", "version": "2"}}),
         }  # fmt: skip
 
@@ -169,6 +178,8 @@ class SmallV2(Small):  # type: ignore[misc]
 
     async def do_session_new(self, params):
         session = SessionV2(new_id(), self.folder(params))
+        told = params.get("systemPrompt") or {"content": []}
+        session.told = "" if fault("V2-SYS-1") else "".join(each["text"] for each in told["content"])
         self.sessions[session.id] = session
         modes = {"modes": {}} if fault("V2-SESS-2") else {}
         return {"sessionId": session.id, **self.about(session), **modes}, lambda: self.commands(session)
@@ -205,7 +216,7 @@ class SmallV2(Small):  # type: ignore[misc]
             raise Failed(NOT_FOUND, "no such session")
         about = json.loads(file.read_text())
         session = SessionV2(id_, about["cwd"], about["mode"], about["log"], about["updated"])
-        session.spoken = about["said"]
+        session.spoken, session.keys = about["said"], about["keys"]
         return session
 
     async def do_session_resume(self, params):
@@ -219,6 +230,9 @@ class SmallV2(Small):  # type: ignore[misc]
         for who, id_, text in reversed(said) if fault("V2-SESS-6") else said:
             shown = new_id() if fault("V2-SESS-9") else id_
             super().update(session, f"{who}_message", messageId=shown, content=[{"type": "text", "text": text}])
+        for _ in range(2 if fault("V2-REP-1") else 1):
+            if replay:
+                super().update(session, "replay_complete")
         self.state(session, "idle" if session.turn is None else "running", "V2-SESS-8")
         return {**self.about(session), **({"modes": {}} if fault("V2-SESS-12") else {})}
 
@@ -258,6 +272,11 @@ class SmallV2(Small):  # type: ignore[misc]
 
     async def do_session_prompt(self, params):
         session, blocks = self.session(params), params["prompt"]
+        key = params.get("idempotencyKey")
+        if key is not None and fault("V2-IDEM-1"):
+            raise Failed(INVALID, "no keys")
+        if key is not None and fault("V2-IDEM-6"):
+            session.keys.setdefault(key, ["none", blocks])
         if not isinstance(blocks, list) or any(block.get("type") not in BLOCKS for block in blocks):
             if fault("V2-PR-4"):
                 self.echo(session, new_id(), "?")
@@ -268,12 +287,26 @@ class SmallV2(Small):  # type: ignore[misc]
             await asyncio.sleep(600)
         text = " ".join(map(self.words, blocks))
         task = asyncio.current_task()
+        if key in session.keys and not fault("V2-IDEM-2"):
+            if session.keys[key][1] != blocks and not fault("V2-IDEM-4"):
+                raise Failed(INVALID, "another prompt")
+            return {"messageId": session.keys[key][0]}
+        if key in session.held and not fault("V2-IDEM-3"):
+            await asyncio.wait([session.held[key]])
+            if key not in session.keys:
+                raise Failed(CANCELLED, "cancelled")
+            return {"messageId": session.keys[key][0]}
         session.waiting.add(task)
+        if key is not None:
+            session.held[key] = task
         try:
             await session.queue.acquire()
         finally:
             session.waiting.discard(task)
+            session.held.pop(key, None)
         id_ = "one" if fault("V2-PR-2") else new_id()
+        if key is not None:
+            session.keys[key] = [id_, blocks]
         self.echo(session, id_, text)
         session.message = new_id()
         if fault("V2-PR-1"):

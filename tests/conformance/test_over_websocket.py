@@ -13,7 +13,7 @@ from tests.forked import forked_command
 
 pytestmark = pytest.mark.anyio
 BRIDGE = [sys.executable, str(Path(__file__).with_name("over_websocket.py"))]
-CONFIG = "[server]\nnear = true\n[protocol]\nv2 = true\n"
+CONFIG = "[server]\nnear = true\n"
 STDIO = {
     "INIT-10": "a WebSocket begins with `initialize`, or it is closed (1002)",
     "END-1": "what ends, and with which status, is the bridge", "END-3": "what gets the signal is the bridge",
@@ -24,8 +24,9 @@ STDIO = {
 
 def over_websocket() -> Profile:
     about = profile("acp-coder-v2")
+    own = {"SERVER": forked_command(), "ACP_CODER_CONFIG": "{home}/config.toml"}
     return Profile(
-        name="acp-coder serve", api=about.api, environment={**about.environment, "SERVER": forked_command()},
+        name="acp-coder serve", api=about.api, environment={**about.environment, **own},
         files={"config.toml": CONFIG}, tools=about.tools,
     )  # fmt: skip
 

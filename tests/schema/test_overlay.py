@@ -7,6 +7,7 @@ from typing import Any
 from acp_agent.schema import acp
 from acp_agent.testing.checks import with_drafts
 from acp_conformance.requirements import requirements
+from acp_conformance.v2.v2_wire import schema
 from tests.house.imports import ROOT
 
 PINNED = ROOT / "schemas" / "acp-v1.schema.json"
@@ -40,3 +41,16 @@ def test_it_says_nothing_that_the_pin_says() -> None:
 def test_generator_kit_and_fakes_read_it() -> None:
     assert "systemPrompt" in with_drafts(PINNED)["$defs"]["NewSessionRequest"]["properties"]
     assert "system_prompt" in acp.NewSessionRequest.__struct_fields__
+
+
+def test_the_overlay_of_v2_names_its_rows_and_takes_the_rest_from_v1() -> None:
+    text = (ROOT / "schemas" / "acp-v2-preview.overlay.json").read_text(encoding="utf-8")
+    overlay = json.loads(text)
+    pinned = json.loads((ROOT / "schemas" / "acp-v2.schema.json").read_text(encoding="utf-8"))["$defs"]
+    shared = overlay["from_v1"]
+    parts = [*overlay["$defs"].values(), *overlay["properties"]["PromptRequest"].values(), shared]
+    parts += overlay["variants"]["SessionUpdate"]
+    assert {row for part in parts for row in part["x-rows"]} == overlay["rows"].keys() <= requirements().keys()
+    assert {row["sure"] for row in overlay["rows"].values()} == {"yes"}
+    assert set(shared["$defs"]) <= OVERLAY["$defs"].keys() and not set(shared["$defs"]) & pinned.keys()
+    assert {"replay_complete", "plan_removed"} <= schema()[1].keys()

@@ -323,6 +323,14 @@ class SessionRuns:
             await run.over.wait()
         return run.state()
 
+    def kill_of(self, call_id: str) -> bool:
+        """Ends, for the user, the command that this call left in the background; false if none runs."""
+        run = next((run for run in self._runs.values() if run.running and run.call.id == call_id), None)
+        if run is not None:
+            run.ended.ending = "killed by the user"
+            run.scope.cancel()
+        return run is not None
+
     def _find(self, run_id: str) -> Run:
         if (run := self._runs.get(run_id.strip())) is not None:
             return run

@@ -203,10 +203,14 @@ class Calls:
         if call.ready is None:
             self._ended(call)
             return
+        with self.session.queue.call(call.id):
+            await self._run(call, call.ready)
+
+    async def _run(self, call: Call, ready: Ready) -> None:
         try:
             async with anyio.create_task_group() as tasks:
                 try:
-                    await self._traced(call, call.ready, tasks)
+                    await self._traced(call, ready, tasks)
                 except ConnectionClosed:
                     self.reports.fail(call, ToolError("The connection to the editor was closed.", "cancelled"))
                 except Exception as error:
@@ -221,7 +225,7 @@ class Calls:
             raise
         finally:
             self._ended(call)
-            call.ready.shell.project.recorder.closed(call)
+            ready.shell.project.recorder.closed(call)
             if call.goes_on is not None:
                 self.shell.runs.watch(call.goes_on)
             with anyio.CancelScope(shield=True):

@@ -28,7 +28,7 @@ class Menu:
             AvailableCommand(name=name, description=description or "A skill of this project", input=hint)
             for name, description in self._skills.commands().items()
         ]
-        own = [_command(name, *words) for name, words in BUILT_IN.items()]
+        own = own_commands()
         written = [_command(*words) for words in self._library.offered()]
         more = {command.name: command for command in reversed((*own, *written, *skills, *self._of_servers))}
         return AvailableCommandsUpdate(available_commands=list(more.values())[::-1])
@@ -42,6 +42,11 @@ class Menu:
         """The MCP servers offer these prompts now."""
         self._of_servers = of_servers
         self.show()
+
+
+def own_commands() -> list[AvailableCommand]:
+    """Those that every session has."""
+    return [_command(name, *words) for name, words in BUILT_IN.items()]
 
 
 def _command(name: str, description: str, hint: str) -> AvailableCommand:

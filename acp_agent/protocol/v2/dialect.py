@@ -10,7 +10,7 @@ import asyncio
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,8 +29,9 @@ log = logging.getLogger(__name__)
 
 VERSION = 2
 SUPPORTED = (1, VERSION)
-CANCELS = ("tool_call/cancel", "terminal/cancel")
-"""Of single items; none is offered."""
+CANCELS = {"tool_call/cancel": "toolCallId", "terminal/cancel": "terminalId"}
+"""Of single items -> what names one. A terminal has the id of its call."""
+CANCEL_CALL = "_session/cancel_call"
 QUESTIONS = ("session/request_permission", "elicitation/create")
 LAST_SECONDS = 0.5
 """For the last state of a turn that a close has ended."""
@@ -46,11 +47,13 @@ class TooLate(RpcError):
 
 
 class V2:
-    """`handler`: the agent, of v1. The `Dialect` of its connection once the client has asked for v2."""
+    """`handler`: the agent, of v1. The `Dialect` of its connection once the client has asked for v2. `commands`: those
+    of every session."""
 
-    def __init__(self, handler: Handler, connection: Connection) -> None:
+    def __init__(self, handler: Handler, connection: Connection, commands: Sequence[Any] = ()) -> None:
         self._handler = handler
         self._connection = connection
+        self._commands = [from_v1.command(from_v1.plain(each)) for each in commands]
         self._agreed = False
         self._begun = False
         """Whether anything but `initialize` was asked."""
@@ -78,7 +81,7 @@ class V2:
             return await self._initialize(params)
         self._begun = True
         if method in CANCELS:
-            raise InvalidParams("Invalid params: this cannot be cancelled by itself; use `session/cancel`")
+            return await self._cancel(CANCELS[method], to_v1.table(params, "$"))
         if method.startswith("_"):
             return await self._handler.handle_request(method, params)
         if method not in to_v1.METHODS or (method.startswith("auth/") and not self._logs_in):
@@ -124,6 +127,13 @@ class V2:
                 raise ResourceNotFound(error.message, {"sessionId": params["sessionId"]}) from error
             raise
 
+    async def _cancel(self, name: str, params: dict[str, Any]) -> Any:
+        """A call that runs, or the terminal of one that has ended."""
+        session_id, id_ = params.get("sessionId"), params.get(name)
+        if not isinstance(id_, str) or (self._updates.runs_on(str(session_id), id_)) is (name == "toolCallId"):
+            raise InvalidParams(f"Invalid params: $.{name}: {id_!r} cannot be cancelled")
+        return await self._ask(CANCEL_CALL, {"sessionId": session_id, "toolCallId": id_})
+
     def _shown(self, answered: Any) -> Any:
         if isinstance(answered, Reply):
             return Reply(from_v1.result(answered.result), answered.then)
@@ -134,8 +144,11 @@ class V2:
         session_id = str(given.get("sessionId"))
         self._closed.discard(session_id)
         answered = self._shown(await self._ask("session/load" if replay else method, given))
+        shown: Any = answered.result if isinstance(answered, Reply) else answered
+        shown["availableCommands"] = self._commands
+        if replay:
+            self._update(session_id, {"sessionUpdate": "replay_complete"})
         if method == "session/resume":
-            shown: Any = answered.result if isinstance(answered, Reply) else answered
             turn = (shown.get("_meta") or {}).pop("turn", None)
             self._state(session_id, from_v1.state(turn or {"state": "idle"}))
         return answered
@@ -162,9 +175,9 @@ class V2:
 
     async def _prompt(self, params: dict[str, Any]) -> dict[str, str]:
         """Answers once the message is in the conversation."""
-        mark, meta = uuid.uuid4().hex, params.get("_meta")
+        mark = uuid.uuid4().hex
+        marked = to_v1.prompt(params, mark)
         inserted = self._waiting[mark] = asyncio.get_running_loop().create_future()
-        marked = {**params, "_meta": {**(meta if isinstance(meta, dict) else {}), "prompt": mark}}
         turn = self._connection.spawn(self._ask("session/prompt", marked))
         session_id = str(params.get("sessionId"))
         self._turns[turn] = session_id, inserted
@@ -189,6 +202,8 @@ class V2:
             raise RequestCancelled("the prompt was cancelled before it began")
         if error is not None:
             raise error
+        if known := (from_v1.plain(turn.result()).get("_meta") or {}).get("messageId"):
+            return {"messageId": known}  # It is the same prompt as one before.
         return self._ended_at_once(session_id, params["prompt"])
 
     def _ended(self, turn: asyncio.Task[Any]) -> None:
@@ -234,10 +249,20 @@ class V2:
                 continue
             if isinstance(each, dict) and each["sessionUpdate"] == "state_update":
                 self._note_state(session_id, each)
+                each["background"] = self._updates.background(session_id)
             shown = _note(session_id, each, meta)
             if mark is not None:
                 self._insert(mark, shown["update"])
             yield method, shown
+        if self._updates.background_changed(session_id):
+            yield method, _note(session_id, self._snapshot(session_id), None)
+
+    def _snapshot(self, session_id: str) -> dict[str, Any]:
+        """The state as it is."""
+        working = "requires_action" if self._asking[session_id] else "running"
+        state = working if session_id in self._working else "idle"
+        background = self._updates.background(session_id)
+        return {"sessionUpdate": "state_update", "state": state, "background": background}
 
     def _insert(self, mark: str, message: Any) -> None:
         inserted = self._waiting.get(mark)
@@ -256,7 +281,7 @@ class V2:
 
     def _state(self, session_id: str, state: dict[str, Any]) -> None:
         self._note_state(session_id, state)
-        self._update(session_id, state)
+        self._update(session_id, {**state, "background": self._updates.background(session_id)})
 
     @contextmanager
     def asking(self, method: str, params: Any) -> Iterator[Any]:

@@ -15,6 +15,7 @@ from acp_agent.schema import acp
 
 CHUNKS = (acp.UserMessageChunk, acp.AgentMessageChunk, acp.AgentThoughtChunk)
 NOT_DONE = ("failed", "cancelled")
+CAN_CANCEL: dict[str, Any] = {"cancel": {}}
 FAILED = {"code": -32603, "message": "The turn failed."}
 
 
@@ -110,8 +111,12 @@ class Updates:
     def __init__(self) -> None:
         self._unnamed: dict[str, tuple[str, str]] = {}
         """By session: the kind and the id of a message that came without one."""
-        self._terminals: set[str] = set()
-        """Those that have not ended."""
+        self._terminals: dict[str, dict[str, bool]] = {}
+        """By session, those that have not ended, and whether their call has."""
+        self._calls: dict[str, dict[str, bool]] = {}
+        """By session, the calls that have not ended, and whether they run and can be cancelled."""
+        self._background: dict[str, int] = {}
+        """By session, how much of it was told."""
 
     def render(self, session_id: str, update: Any) -> Iterator[Any]:
         """The updates that say the same, in order; a message's text is passed on as it is."""
@@ -122,7 +127,7 @@ class Updates:
         kind = given["sessionUpdate"]
         match kind:
             case "tool_call" | "tool_call_update":
-                yield from self._call(given)
+                yield from self._call(session_id, given)
             case "user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk":
                 yield {**given, "messageId": given.get("messageId") or self._id(session_id, kind)}
                 return
@@ -131,7 +136,7 @@ class Updates:
             case "config_option_update":
                 yield {**given, "configOptions": [_option(each) for each in given["configOptions"]]}
             case "available_commands_update":
-                yield {**given, "availableCommands": [_command(each) for each in given["availableCommands"]]}
+                yield {**given, "availableCommands": [command(each) for each in given["availableCommands"]]}
             case "plan":
                 yield as_document(given)
             case "session_info_update":
@@ -140,17 +145,34 @@ class Updates:
                 yield given
         self._unnamed.pop(session_id, None)
 
+    def runs_on(self, session_id: str, id_: str) -> bool:
+        """Whether that terminal runs although its call has ended."""
+        return self._terminals.get(session_id, {}).get(id_, False)
+
+    def background(self, session_id: str) -> list[dict[str, str]]:
+        """What runs although no turn does, as states have it."""
+        terminals = self._terminals.get(session_id, {})
+        found = [{"type": "terminal", "terminalId": id_} for id_, on in terminals.items() if on]
+        self._background[session_id] = len(found)
+        return found
+
+    def background_changed(self, session_id: str) -> bool:
+        """Since it was told last; it grows or shrinks by one."""
+        running = sum(self._terminals.get(session_id, {}).values())
+        return running != self._background.get(session_id, 0)
+
     def _id(self, session_id: str, kind: str) -> str:
         if self._unnamed.get(session_id, ("", ""))[0] != kind:
             self._unnamed[session_id] = (kind, str(uuid.uuid4()))
         return self._unnamed[session_id][1]
 
-    def _call(self, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def _call(self, session_id: str, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        terminals, calls = self._terminals.setdefault(session_id, {}), self._calls.setdefault(session_id, {})
         meta = dict(given.pop("_meta", None) or {})
         info, output, ended = (meta.pop(f"terminal_{name}", None) for name in ("info", "output", "exit"))
         if info is not None:
             id_ = info["terminal_id"]
-            self._terminals.add(id_)
+            terminals[id_] = False
             asked = given.get("rawInput")
             command = asked.get("command") if isinstance(asked, dict) else None
             shown = {"terminalId": id_, "command": command or given.get("title"), "cwd": info.get("cwd")}
@@ -160,10 +182,21 @@ class Updates:
             yield {"sessionUpdate": "terminal_output_chunk", "terminalId": output["terminal_id"], "data": data}
         call = _call_fields({**given, **({"_meta": meta} if meta else {})})
         id_ = ended["terminal_id"] if ended is not None else call["toolCallId"]
-        if ended is not None or (call.get("status") in NOT_DONE and id_ in self._terminals):
-            self._terminals.discard(id_)
+        if ended is not None or (call.get("status") in NOT_DONE and id_ in terminals):
+            could = {"capabilities": None} if terminals.pop(id_, False) else {}
             status = filled({"exitCode": (ended or {}).get("exit_code"), "signal": (ended or {}).get("signal")})
-            yield {"sessionUpdate": "terminal_update", "terminalId": id_, "exitStatus": status}
+            yield {"sessionUpdate": "terminal_update", "terminalId": id_, "exitStatus": status, **could}
+        if given["sessionUpdate"] == "tool_call" and "tool_name" in meta:
+            calls[id_] = False
+        if call.get("status") == "in_progress" and id_ in calls:
+            calls[id_] = True
+            call["capabilities"] = CAN_CANCEL
+        elif call.get("status") in (*NOT_DONE, "completed") and id_ in calls:
+            if calls.pop(id_):
+                call["capabilities"] = None
+            if id_ in terminals:
+                terminals[id_] = True
+                yield {"sessionUpdate": "terminal_update", "terminalId": id_, "capabilities": CAN_CANCEL}
         if call.keys() - {"sessionUpdate", "toolCallId"}:
             yield {**call, "sessionUpdate": "tool_call_update"}
 
@@ -198,8 +231,8 @@ def _diff(diff: dict[str, Any]) -> dict[str, Any]:
     return filled({"type": "diff", "changes": [change], "patch": shown, "_meta": meta})
 
 
-def _command(command: dict[str, Any]) -> dict[str, Any]:
-    shown = {"type": "command", **filled(command)}
+def command(given: dict[str, Any]) -> dict[str, Any]:
+    shown = {"type": "command", **filled(given)}
     if "input" in shown:
         shown["input"] = {"type": "text", **shown["input"]}
     return shown

@@ -19,7 +19,7 @@ METHODS = {
     "session/set_config_option": "session/set_config_option",
 }
 """Requests of v2 -> the one of v1."""
-CLIENT: dict[str, Any] = {"session": {"configOptions": {"boolean": {}}, "notices": {}, "compaction": {}}}
+CLIENT: dict[str, Any] = {"session": {"configOptions": {"boolean": {}}, "notices": {}, "compaction": {}}, "plan": {}}
 """What each client of v2 can do without saying so."""
 MARKS = {"terminal_output": True, "turns": True}
 """In `_meta` of its capabilities: terminals are drawn, its own messages come back, and so do the states of turns."""
@@ -87,6 +87,16 @@ def _server(server: object, at: str) -> dict[str, Any]:
     if lists is None:
         raise InvalidParams(f"Invalid params: {at}.type: {given.get('type')!r} is not known, only 'stdio' and 'http'")
     return {**{key: [] for key in lists}, **{key: value for key, value in given.items() if value is not None}}
+
+
+def prompt(params: dict[str, Any], mark: str) -> dict[str, Any]:
+    """Of `session/prompt`, with what v1 says in `_meta`."""
+    key, meta = params.get("idempotencyKey"), params.get("_meta")
+    if not isinstance(key, str | None):
+        raise InvalidParams("Invalid params: $.idempotencyKey: expected a string")
+    told = {"prompt": mark, **({} if key is None else {"idempotencyKey": key})}
+    kept = {name: value for name, value in params.items() if name != "idempotencyKey"}
+    return {**kept, "_meta": {**(meta if isinstance(meta, dict) else {}), **told}}
 
 
 def option(params: dict[str, Any]) -> dict[str, Any]:

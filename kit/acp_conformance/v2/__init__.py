@@ -3,6 +3,7 @@
 from acp_conformance.v2 import (
     v2_calls,
     v2_options,
+    v2_preview,
     v2_prompts,
     v2_questions,
     v2_sessions,
@@ -20,5 +21,6 @@ AREAS_V2 = {
     "options": v2_options,
     "shown": v2_shown,
     "life": v2_stops,
+    "preview": v2_preview,
 }
 """By name, as `--only` takes them."""

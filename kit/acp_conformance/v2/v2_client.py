@@ -173,9 +173,10 @@ class AgentV2(ClientV2, Started):
         given = begun.failure or begun.result
         self.expect(begun.code == CANCELLED, f"{what} was answered with {given}, not {CANCELLED}")
 
-    async def held(self, text: str = "held") -> Begun:
+    async def held(self, text: str = "held", **more: Any) -> Begun:
         """A prompt that waits while work runs. Raises NotHere if it does not."""
-        begun = self.begin("session/prompt", {"sessionId": self.session, "prompt": [{"type": "text", "text": text}]})
+        blocks = [{"type": "text", "text": text}]
+        begun = self.begin("session/prompt", {"sessionId": self.session, "prompt": blocks, **more})
         await self.quiet()
         if begun.over.is_set():
             raise NotHere("a prompt that comes while work runs does not wait")

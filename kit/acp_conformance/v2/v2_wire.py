@@ -50,7 +50,9 @@ BREAKS: tuple[tuple[str, str], ...] = (
     (r"RequestPermissionRequest\.subject", "V2-PERM-2"),
     (r"RequestPermissionRequest", "V2-PERM-1"),
     (r"CreateElicitationRequest", "V2-ELIC-1"),
+    (r"PlanUpdate.*\"markdown\"|PlanRemoved", "V2-PLAN-3"),
     (r"PlanUpdate", "V2-PLAN-1"),
+    (r"ReplayComplete", "V2-REP-1"),
     (r"UsageUpdate", "V2-USE-1"),
     (r"SessionInfoUpdate", "V2-INFO-1"),
     (r"Notice", "V2-NOTE-1"),
@@ -76,10 +78,36 @@ def closed(node: Any) -> None:
             closed(each)
 
 
+def _read(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(schema_file(name).read_text(encoding="utf-8"))
+    return found
+
+
+def _add_preview(known: dict[str, Any]) -> None:
+    """What the Preview has beyond the pinned schema, in part as v1 has it."""
+    added, v1 = _read("acp-v2-preview.overlay.json"), _read("acp-v1-1.34.overlay.json")
+    shared = added["from_v1"]
+    known |= added["$defs"] | {name: v1["$defs"][name] for name in shared["$defs"]}
+    for of, properties in added["properties"].items():
+        known[of]["properties"] |= properties
+    for of, names in shared["properties"].items():
+        known[of]["properties"] |= {name: v1["properties"][of][name] for name in names}
+    for of, variants in added["variants"].items():
+        known[of]["anyOf"] += variants
+    for of, tags in shared["variants"].items():
+        variants = v1["variants"].get(of) or v1["$defs"][of]["oneOf"]
+        known[of]["anyOf"] += [each for each in variants if _tag(each) in tags]
+
+
+def _tag(variant: dict[str, Any]) -> str:
+    return str(next(each["const"] for each in variant["properties"].values() if "const" in each))
+
+
 @cache
 def schema() -> tuple[Schema, dict[str, str]]:
     """With the definition of each kind of update."""
-    document = json.loads(schema_file("acp-v2.schema.json").read_text(encoding="utf-8"))
+    document = _read("acp-v2.schema.json")
+    _add_preview(document["$defs"])
     closed(document)
     kinds = {
         each["properties"]["sessionUpdate"]["const"]: each["allOf"][0]["$ref"].rpartition("/")[2]
