@@ -1,5 +1,5 @@
-"""The command line. Bare `acp-coder` speaks ACP on stdin and stdout, unless these are a terminal; the rest
-are sub-commands.
+"""The command line. Bare `acp-coder` speaks ACP on stdin and stdout, or opens the chat if these are a terminal; the
+rest are sub-commands.
 
 Imports only what the bare command needs, which must answer `initialize` within milliseconds.
 """
@@ -16,7 +16,7 @@ WINDOWS = "acp-coder: it does not run on Windows itself: neither its shell nor i
 SIGNALS = "acp_agent.executors.default_signals:default_signals"
 STDIO = "acp_agent.commands.stdio:run"
 PARSER = "acp_agent.commands.parser:run"
-WELCOME = "acp_agent.commands.parser:welcome"
+CHAT = "acp_agent.commands.chat_command:bare"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
     load(SIGNALS)()
     ensure_home(os.environ)
     arguments = sys.argv[1:] if argv is None else argv
-    row = PARSER if arguments else WELCOME if os.isatty(0) and os.isatty(1) else STDIO
+    row = PARSER if arguments else CHAT if os.isatty(0) and os.isatty(1) else STDIO
     return int(load(row)(arguments))
 
 

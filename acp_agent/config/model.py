@@ -600,6 +600,14 @@ class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     backups: Annotated[int, key("Rotated log files kept.", ge=0, le=20)] = 2
 
 
+class TerminalConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    keys: Annotated[Literal["emacs", "vi"], key("Keys of the input in the terminal's chat.")] = "emacs"
+    notify: Annotated[
+        Literal["off", "bell", "osc9"],
+        key("What the terminal gets when the chat asks or is done: the bell, or a notification (OSC 9)."),
+    ] = "off"
+
+
 def as_choice(model: str) -> str:
     """`provider:model` as `provider/model`: the first of the two characters separates."""
     name = model.partition("/")[0].partition(":")[0]
@@ -664,6 +672,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     undo: UndoConfig = UndoConfig()
     worktree: where.WorktreeConfig = where.WorktreeConfig()
     log: LogConfig = LogConfig()
+    terminal: TerminalConfig = TerminalConfig()
     audit: safety.AuditConfig = safety.AuditConfig()
 
     @property

@@ -53,6 +53,10 @@ REJECTED = (
 )
 
 
+REJECTED_INSTEAD = "The user did not allow this call, and it was not run. They say what to do instead:\n{}"
+MAX_REASON_CHARS = 4_000
+"""Of what the user says instead."""
+
 PLAN_REJECTED = "The user did not approve the plan and keeps planning. Nothing may be changed yet."
 
 COVERS = "acp_agent.loop.hooks.call_patterns:covers"
@@ -234,7 +238,7 @@ class Permissions:
         if answer.cancelled:
             return replace(answer, outcome="cancelled", rule=ask.rule, logged=ask.reason)
         allowed = answer.allowed
-        if not ask.every_time and (allowed or answer == REJECTED_BY_PERSON):
+        if not ask.every_time and (allowed or (not leaves and answer.category == REJECTED_BY_PERSON.category)):
             self._count(facts.tool, ask.scopes, allowed=allowed)
         self._writes_calls = self._writes_calls or (allowed and facts.written)
         self._runs_unconfined = self._runs_unconfined or (allowed and UNCONFINED in ask.reason)
@@ -444,8 +448,11 @@ class Permissions:
             case acp.SelectedPermissionOutcome(option_id="reject_always") if not self._only_once(ask):
                 await self._remember(ask, "reject")
                 return REJECTED_BY_PERSON
-            case acp.SelectedPermissionOutcome(option_id="reject_once"):
-                return REJECTED_BY_PERSON
+            case acp.SelectedPermissionOutcome(option_id="reject_once", meta=meta):
+                reason = (meta or {}).get("reason")
+                if not isinstance(reason, str) or not reason.strip():
+                    return REJECTED_BY_PERSON
+                return replace(REJECTED_BY_PERSON, reason=REJECTED_INSTEAD.format(reason.strip()[:MAX_REASON_CHARS]))
             case acp.SelectedPermissionOutcome(option_id=unknown):
                 return refused(f"The editor answered the permission request with an unknown option ({unknown!r}).")
         return refused("The editor's answer to the permission request was not understood.")

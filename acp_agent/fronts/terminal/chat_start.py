@@ -1,0 +1,61 @@
+"""Opens the chat: first the input, then, while the user types, what is behind it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+from msgspec import Struct
+
+from acp_agent.config.xdg import state_dir
+from acp_agent.fronts.terminal.screens import Screen, TerminalStyle
+from acp_agent.lazy import load
+
+LIVE_SCREEN = "acp_agent.fronts.terminal.live_screen:LiveScreen"
+LINE_SCREEN = "acp_agent.fronts.terminal.line_screen:LineScreen"
+HISTORY = "acp_agent.fronts.terminal.prompt_completion:FolderHistory"
+PROGRAM = "acp_agent.fronts.terminal.chat_program:ChatProgram"
+
+
+class ChatJob(Struct, frozen=True):
+    """What the chat begins with. `cwd` is absolute; `environ` is the agent's complete environment."""
+
+    cwd: Path
+    environ: Mapping[str, str]
+    prompt: str = ""
+    mode: str | None = None
+    model: str | None = None
+    session: str | None = None
+    newest: bool = False
+    """Whether to go on with the newest session of `cwd`."""
+
+
+def open_chat(job: ChatJob) -> int:
+    """The exit status."""
+    return anyio.run(_open, job)
+
+
+async def _open(job: ChatJob) -> int:
+    style = TerminalStyle.of(job.environ)
+    if job.environ.get("TERM", "dumb") in ("dumb", "unknown"):
+        screen: Screen = load(LINE_SCREEN)(style)
+    else:
+        screen = load(LIVE_SCREEN)(style, job.cwd, load(HISTORY)(Path(state_dir(os.environ)), job.cwd))
+    status = 0
+    async with anyio.create_task_group() as tasks:
+
+        async def work() -> None:
+            nonlocal status
+            try:
+                program = await anyio.to_thread.run_sync(load, PROGRAM)
+                status = await program(job, screen).run()
+            finally:
+                screen.leave()
+
+        tasks.start_soon(work)
+        await screen.run()
+        tasks.cancel_scope.cancel()
+    return status

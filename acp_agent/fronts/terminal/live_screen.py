@@ -1,0 +1,457 @@
+"""`LiveScreen`: input, status line and questions below the scrollback, drawn by prompt_toolkit.
+
+Only this module and `prompt_completion` are loaded before the first prompt can be typed.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+from msgspec import Struct, field
+from prompt_toolkit.application import Application
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import ThreadedCompleter
+from prompt_toolkit.document import Document
+from prompt_toolkit.enums import EditingMode
+from prompt_toolkit.filters import Condition, Filter
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
+from prompt_toolkit.history import History
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding.vi_state import InputMode
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, VSplit, Window
+from prompt_toolkit.layout.containers import VerticalAlign
+from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
+from prompt_toolkit.layout.dimension import Dimension
+from prompt_toolkit.output.vt100 import Vt100_Output
+
+from acp_agent.fronts.terminal.prompt_completion import PromptCompleter
+from acp_agent.fronts.terminal.screens import (
+    BOLD,
+    CYAN,
+    DIM,
+    YELLOW,
+    CommandRow,
+    EventKind,
+    Pick,
+    Picked,
+    Row,
+    ScreenEvent,
+    TerminalStyle,
+)
+
+QUIET_SECONDS = 0.6
+"""How long no key must have been pressed before keys answer a question."""
+PASTED_LINES = 6
+PASTED_CHARS = 800
+"""A paste of more is shown as a placeholder."""
+INPUT_LINES = 10
+MENU_LINES = 6
+BELOW_LINES = 4
+"""Lines of the window that the changing part leaves free."""
+SYNCHRONIZED, SHOWN = "\x1b[?2026h", "\x1b[?2026l"
+"""What is between them is shown at once, where the terminal can."""
+
+
+class _Asked(Struct):
+    """A question that is open."""
+
+    pick: Pick
+    at: int
+    armed: bool = False
+    """Whether keys answer it."""
+    row: Row | None = None
+    """The row that is answered in words."""
+    marked: set[str] = field(default_factory=set)
+    answer: Picked = Picked()
+    done: anyio.Event = field(default_factory=anyio.Event)
+
+
+class LiveScreen:
+    """As `Screen`."""
+
+    def __init__(self, style: TerminalStyle, folder: Path, history: History) -> None:
+        self.style = style
+        self._send, self.events = anyio.create_memory_object_stream[ScreenEvent](math.inf)
+        self._completer = PromptCompleter(folder)
+        self._buffer = Buffer(
+            multiline=True, history=history, completer=ThreadedCompleter(self._completer), complete_while_typing=True,
+            tempfile_suffix=".md",
+        )  # fmt: skip
+        self._pending: list[str] = []
+        self._live = self._status = ""
+        self._asked: _Asked | None = None
+        self._kept = ""
+        """What stood in the input when it began to take the words of an answer."""
+        self._one_at_a_time = anyio.Lock()
+        self._pastes: list[str] = []
+        self._typed_at = -math.inf
+        self._output = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"))
+        self._output.enable_cpr = False  # No answers of the terminal among the keys.
+        self._app: Application[None] = Application(
+            layout=self._layout(), key_bindings=self._keys(), output=self._output, erase_when_done=True,
+            include_default_pygments_style=False,
+        )  # fmt: skip
+        self._app.timeoutlen, self._app.ttimeoutlen = 0.3, 0.05
+        self._app.key_processor.before_key_press += self._pressed
+
+    # --- the contract -----------------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> os.terminal_size:
+        size = self._output.get_size()
+        return os.terminal_size((size.columns, size.rows))
+
+    @property
+    def commands(self) -> Sequence[CommandRow]:
+        return tuple(self._completer.commands)
+
+    @commands.setter
+    def commands(self, rows: Sequence[CommandRow]) -> None:
+        self._completer.commands = rows
+
+    def use_vi_keys(self) -> None:
+        self._app.editing_mode = EditingMode.VI
+
+    def print(self, text: str) -> None:
+        self._pending.append(text if text.endswith("\n") else f"{text}\n")
+
+    def paint(self, live: str, status: str) -> None:
+        if self._app._running_in_terminal or not self._app.is_running:
+            return  # An editor has the terminal, or a shell.
+        changed = (live, status) != (self._live, self._status)
+        self._live, self._status = live, status
+        if self._pending:
+            text, self._pending = "".join(self._pending).replace("\n", "\r\n"), []
+            self._output.write_raw(SYNCHRONIZED)
+            self._app.renderer.erase(leave_alternate_screen=False)
+            self._output.write_raw(text)
+            self._app._redraw()
+            self._output.write_raw(SHOWN)
+            self._output.flush()
+        elif changed:
+            self._app.invalidate()
+
+    def give_back(self, text: str) -> None:
+        kept = self._buffer.text
+        self._write(f"{text}\n{kept}" if kept else text)
+
+    def clear(self) -> bool:
+        found = bool(self._buffer.text)
+        self._buffer.reset()
+        return found
+
+    async def ask(self, pick: Pick) -> Picked:
+        async with self._one_at_a_time:
+            self._asked = asked = _Asked(pick, pick.start)
+            self._typed_at = max(self._typed_at, time.monotonic())
+            self._app.invalidate()
+            try:
+                while (left := self._typed_at + QUIET_SECONDS - time.monotonic()) > 0:  # noqa: ASYNC110
+                    await anyio.sleep(left)
+                self._arm(asked)
+                await asked.done.wait()
+            finally:
+                if asked.row is not None:
+                    self._write(self._kept)
+                self._asked = None
+                self._app.invalidate()
+            return asked.answer
+
+    def signal(self, sequence: str) -> None:
+        self._output.write_raw(sequence)
+        self._output.flush()
+
+    async def run(self) -> None:
+        try:
+            await self._app.run_async(handle_sigint=False)
+        finally:
+            self._output.write_raw("".join(self._pending))
+            self._output.flush()
+            self._send.close()
+            self.events.close()
+
+    def leave(self) -> None:
+        if self._app.is_running and not self._app.is_done:
+            self._app.exit()
+
+    # --- questions --------------------------------------------------------------------------------------------
+
+    def _arm(self, asked: _Asked) -> None:
+        asked.armed = True
+        if not asked.pick.rows:
+            self._take_words(asked, Row("", ""))
+        self._app.invalidate()
+
+    def _take_words(self, asked: _Asked, row: Row) -> None:
+        asked.row, self._kept = row, self._buffer.text
+        self._write("")
+
+    def _choose(self, asked: _Asked, row: Row) -> None:
+        if row.words:
+            self._take_words(asked, row)
+        else:
+            self._answer(asked, Picked(tuple(sorted(asked.marked)) or (row.id,)))
+
+    def _answer(self, asked: _Asked, answer: Picked) -> None:
+        asked.answer = answer
+        asked.done.set()
+
+    def _question(self) -> StyleAndTextTuples:
+        asked, style = self._asked, self.style
+        if asked is None:
+            return []
+        text, width = [style.paint(BOLD, asked.pick.title)], self.size.columns
+        if asked.row is not None:
+            return ANSI(style.paint(BOLD, asked.pick.words)).__pt_formatted_text__()
+        room = max(3, self.size.lines - BELOW_LINES - 2)
+        first = max(0, min(asked.at - room // 2, len(asked.pick.rows) - room))
+        for number, row in enumerate(asked.pick.rows[first : first + room], first):
+            here = number == asked.at and asked.armed
+            box = f"[{'x' if row.id in asked.marked else ' '}] " if asked.pick.several and not row.words else ""
+            key = f" ({row.key})" if row.key else ""
+            line = f"{style.mark('row') if here else ' '} {number + 1}. {box}{row.name}{key}"
+            line = line if len(line) < width else f"{line[: width - 4]}{style.mark('more')}"
+            text.append(style.paint(BOLD, line) if here else line if asked.armed else style.paint(DIM, line))
+        return ANSI("\n".join(text)).__pt_formatted_text__()
+
+    # --- drawing ----------------------------------------------------------------------------------------------
+
+    def _layout(self) -> Layout:
+        def lines(text: FormattedTextControl, *, wrap: bool = False) -> Window:
+            return Window(text, dont_extend_height=True, wrap_lines=wrap)
+
+        asking = Condition(lambda: self._asked is not None)
+        answering = Condition(lambda: self._asked is None or not self._asked.armed or self._asked.row is not None)
+        menu = Condition(lambda: self._buffer.complete_state is not None)
+        shown = Window(
+            BufferControl(self._buffer), wrap_lines=True, dont_extend_height=True,
+            height=lambda: Dimension(min=1, max=INPUT_LINES),
+        )  # fmt: skip
+        prompt = Window(
+            FormattedTextControl(lambda: self._prompt()), width=2, dont_extend_width=True, dont_extend_height=True
+        )
+        parts = [
+            ConditionalContainer(lines(FormattedTextControl(self._drawn)), Condition(lambda: bool(self._live))),
+            ConditionalContainer(lines(FormattedTextControl(self._question), wrap=True), asking),
+            ConditionalContainer(VSplit([prompt, shown]), answering),
+            ConditionalContainer(lines(FormattedTextControl(self._menu)), menu),
+            lines(FormattedTextControl(lambda: ANSI(self._bottom()))),
+        ]
+        return Layout(HSplit(parts, align=VerticalAlign.TOP), focused_element=shown)
+
+    def _prompt(self) -> StyleAndTextTuples:
+        bang = self._buffer.text.startswith("!")
+        return ANSI(self.style.paint(YELLOW if bang else CYAN, self.style.mark("row")) + " ").__pt_formatted_text__()
+
+    def _drawn(self) -> ANSI:
+        used = BELOW_LINES + min(INPUT_LINES, self._buffer.document.line_count)
+        used += len(self._asked.pick.rows) + 1 if self._asked is not None else 0
+        return ANSI("\n".join(self._live.split("\n")[-max(1, self.size.lines - used) :]))
+
+    def _bottom(self) -> str:
+        asked = self._asked
+        if asked is None:
+            return self._status
+        if not asked.armed:
+            words = "Keys go into the input until you pause"
+        elif asked.row is not None:
+            words = "Enter sends, Esc goes back"
+        else:
+            words = f"{'Space marks, ' if asked.pick.several else ''}a digit, a letter, or arrows and Enter"
+        return self.style.paint(DIM, words[: self.size.columns - 1])
+
+    def _menu(self) -> StyleAndTextTuples:
+        state = self._buffer.complete_state
+        if state is None:
+            return []
+        at, width, found = state.complete_index, self.size.columns - 1, state.completions
+        first = max(0, min((at or 0) - MENU_LINES // 2, len(found) - MENU_LINES))
+        rows: StyleAndTextTuples = []
+        shown = found[first : first + MENU_LINES]
+        name_width = min(max((len(each.display_text) for each in shown), default=0), max(12, width // 2))
+        for number, each in enumerate(shown, first):
+            line = f"  {each.display_text:<{name_width}}  {each.display_meta_text}".rstrip()[:width]
+            rows.append(("bold" if number == at else "fg:ansibrightblack", line if number == first else f"\n{line}"))
+        return rows
+
+    # --- keys -------------------------------------------------------------------------------------------------
+
+    def _pressed(self, _: object) -> None:
+        self._typed_at = time.monotonic()
+
+    def _say(self, kind: EventKind, text: str = "") -> None:
+        self._send.send_nowait(ScreenEvent(kind, text))
+
+    def _write(self, text: str) -> None:
+        self._buffer.document = Document(text, len(text))
+
+    def _submit(self, kind: EventKind) -> None:
+        text = self._buffer.text
+        for number, pasted in enumerate(self._pastes, 1):
+            text = text.replace(_placeholder(number, pasted), pasted)
+        if not text.strip():
+            return
+        self._buffer.history.append_string(text)
+        self._pastes.clear()
+        self._buffer.reset()
+        self._say(kind, text)
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+        rows = Condition(lambda: self._asked is not None and self._asked.armed and self._asked.row is None)
+        words = Condition(lambda: self._asked is not None and self._asked.row is not None)
+        menu = Condition(lambda: self._buffer.complete_state is not None)
+        vi_state = Condition(
+            lambda: self._app.editing_mode == EditingMode.VI and self._app.vi_state.input_mode != InputMode.NAVIGATION
+        )
+        self._add_input(keys, ~rows & ~words, menu, vi_state)
+        self._add_always(keys)
+        self._add_rows(keys, rows)
+
+        @keys.add("enter", filter=words)
+        def _(event: KeyPressEvent) -> None:
+            if self._asked is not None and self._asked.row is not None and self._buffer.text.strip():
+                row = self._asked.row
+                marked = sorted(self._asked.marked)
+                self._answer(self._asked, Picked((*marked, row.id), self._buffer.text.strip()))
+
+        @keys.add("escape", filter=words)
+        def _(event: KeyPressEvent) -> None:
+            if (asked := self._asked) is not None:
+                if asked.pick.rows:
+                    asked.row = None
+                    self._write(self._kept)
+                else:
+                    self._answer(asked, Picked())
+
+        return keys
+
+    def _add_input(self, keys: KeyBindings, typing: Filter, menu: Filter, vi_insert: Filter) -> None:
+        @keys.add("enter", filter=typing)
+        def _(event: KeyPressEvent) -> None:
+            buffer = self._buffer
+            if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
+                buffer.complete_state = None
+            elif buffer.document.char_before_cursor == "\\":
+                buffer.delete_before_cursor()
+                buffer.insert_text("\n")
+            else:
+                self._submit("submit")
+
+        @keys.add("escape", "enter")
+        @keys.add("c-j")
+        def _(event: KeyPressEvent) -> None:
+            self._buffer.insert_text("\n")
+
+        @keys.add("tab", filter=typing)
+        def _(event: KeyPressEvent) -> None:
+            if self._buffer.complete_state is not None:
+                self._buffer.complete_next()
+            elif self._buffer.text.strip():
+                self._submit("queue")
+
+        @keys.add("s-tab", filter=menu)
+        def _(event: KeyPressEvent) -> None:
+            self._buffer.complete_previous()
+
+        @keys.add("s-tab", filter=~menu)
+        def _(event: KeyPressEvent) -> None:
+            self._say("mode")
+
+        @keys.add("escape", filter=menu & ~vi_insert)
+        def _(event: KeyPressEvent) -> None:
+            self._buffer.cancel_completion()
+
+        @keys.add("escape", filter=typing & ~menu & ~vi_insert)
+        def _(event: KeyPressEvent) -> None:
+            self._say("interrupt")
+
+        @keys.add("c-g", filter=typing)
+        def _(event: KeyPressEvent) -> None:
+            self._buffer.open_in_editor()
+
+        @keys.add(Keys.BracketedPaste)
+        def _(event: KeyPressEvent) -> None:
+            text = event.data.replace("\r\n", "\n").replace("\r", "\n")
+            if text.count("\n") >= PASTED_LINES or len(text) > PASTED_CHARS:
+                self._pastes.append(text)
+                text = _placeholder(len(self._pastes), text)
+            self._buffer.insert_text(text)
+
+    def _add_always(self, keys: KeyBindings) -> None:
+        @keys.add("c-c", eager=True)
+        def _(event: KeyPressEvent) -> None:
+            self._say("cancel")
+
+        @keys.add("c-d", filter=Condition(lambda: not self._buffer.text))
+        def _(event: KeyPressEvent) -> None:
+            self._say("leave")
+
+        @keys.add("c-o", eager=True)
+        def _(event: KeyPressEvent) -> None:
+            self._say("unfold")
+
+        @keys.add("c-z", eager=True)
+        def _(event: KeyPressEvent) -> None:
+            self._app.suspend_to_background()
+
+    def _add_rows(self, keys: KeyBindings, rows: Filter) -> None:
+        """Keys that answer. Others do nothing then."""
+
+        @keys.add(Keys.Any, filter=rows, eager=True)
+        def _(event: KeyPressEvent) -> None:
+            asked = self._asked
+            if asked is None:
+                return
+            pressed, found = event.data.lower(), asked.pick.rows
+            if pressed.isdecimal() and 0 < int(pressed) <= len(found):
+                self._mark_or_choose(asked, found[int(pressed) - 1])
+            elif row := next((row for row in found if row.key and row.key == pressed), None):
+                self._mark_or_choose(asked, row)
+
+        @keys.add("up", filter=rows, eager=True)
+        def _(event: KeyPressEvent) -> None:
+            self._move(-1)
+
+        @keys.add("down", filter=rows, eager=True)
+        def _(event: KeyPressEvent) -> None:
+            self._move(1)
+
+        @keys.add(" ", filter=rows, eager=True)
+        def _(event: KeyPressEvent) -> None:
+            if (asked := self._asked) is not None and asked.pick.several:
+                self._mark_or_choose(asked, asked.pick.rows[asked.at])
+
+        @keys.add("enter", filter=rows, eager=True)
+        def _(event: KeyPressEvent) -> None:
+            if (asked := self._asked) is not None:
+                self._choose(asked, asked.pick.rows[asked.at])
+
+        @keys.add("escape", filter=rows)
+        def _(event: KeyPressEvent) -> None:
+            if self._asked is not None:
+                self._answer(self._asked, Picked())
+            self._say("interrupt")
+
+    def _mark_or_choose(self, asked: _Asked, row: Row) -> None:
+        if asked.pick.several and not row.words:
+            asked.marked ^= {row.id}
+            self._app.invalidate()
+        else:
+            self._choose(asked, row)
+
+    def _move(self, by: int) -> None:
+        if (asked := self._asked) is not None:
+            asked.at = (asked.at + by) % len(asked.pick.rows)
+            self._app.invalidate()
+
+
+def _placeholder(number: int, text: str) -> str:
+    return f"[pasted text {number}: {text.count(chr(10)) + 1} lines, {len(text)} characters]"

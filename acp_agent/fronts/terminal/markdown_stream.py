@@ -1,0 +1,165 @@
+"""Markdown as it arrives: finished blocks as text for the terminal, and the unfinished one as far as it is."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from typing import ClassVar, Literal
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import Heading, Markdown, MarkdownElement
+from rich.syntax import Syntax
+from rich.theme import Theme
+
+from acp_agent.fronts.terminal.screens import CYAN, DIM, TerminalStyle
+
+MAX_WIDTH = 100
+"""Columns of text: longer lines are hard to read."""
+CODE_CONTEXT = 60
+"""Lines before a line of code that decide how it is coloured."""
+MAX_CODE_COLUMNS = 10_000
+UNFINISHED = 4_000
+"""Characters at the end of an unfinished block that are drawn."""
+CODE_THEME = "ansi_dark"
+THEME = Theme(
+    {
+        "markdown.code": "cyan", "markdown.code_block": "cyan", "markdown.h1": "bold underline", "markdown.h2": "bold",
+        "markdown.h3": "bold", "markdown.h4": "bold dim", "markdown.link": "bright_blue", "markdown.hr": "dim",
+        "markdown.link_url": "blue underline", "markdown.block_quote": "italic", "markdown.item.bullet": "bold",
+        "markdown.item.number": "bold", "markdown.table.border": "dim", "markdown.table.header": "bold",
+    }
+)  # fmt: skip
+FENCE = re.compile(r"^(\s*)(`{3,}|~{3,})\s*([\w+#.-]*)")
+ITEM = re.compile(r"^(?:[-*+]|\d{1,9}[.)])\s")
+CODES = re.compile(r"\x1b\[[0-9;]*m")
+PLAIN = str.maketrans("•▌─━│┃", "*|--||")
+"""For terminals without UTF-8."""
+ENDS_BLANK = re.compile(r"[ ]+((?:\x1b\[[0-9;]*m)*)$")
+
+
+class PlainHeading(Heading):
+    """At the left, without a frame."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        yield self.text
+
+
+class PlainMarkdown(Markdown):
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "heading_open": PlainHeading}
+
+
+class MarkdownStream:
+    """`take` gets the text in pieces of any size."""
+
+    def __init__(self, style: TerminalStyle) -> None:
+        self._style = style
+        self._coming = ""
+        """Text that has not been cut into lines."""
+        self._block: list[str] = []
+        self._fence = self._indent = self._language = ""
+        self._code: list[str] = []
+        self._gap = self._begun = False
+
+    def take(self, text: str) -> None:
+        self._coming += text
+
+    def finished(self, width: int) -> str:
+        """What has been finished since it was last asked."""
+        if "\n" not in self._coming:
+            return ""
+        *lines, self._coming = self._coming.split("\n")
+        return "".join(piece for line in lines for piece in self._line(line, width))
+
+    def tail(self, width: int) -> str:
+        """The unfinished block."""
+        if self._fence:
+            return self._highlighted([*self._code, self._coming]) if self._coming else ""
+        text = "\n".join([*self._block, self._coming])
+        if not text.strip() or FENCE.match(self._coming):
+            return ""
+        gap = "\n" if self._gap and self._begun else ""
+        return gap + self._rendered(text[-UNFINISHED:], width).rstrip("\n")
+
+    def end(self, width: int) -> str:
+        """All that is left; afterwards it is as new."""
+        self._coming += "\n" if self._coming else ""
+        text = self.finished(width) + "".join(self._flush(width))
+        self._block, self._code, self._fence, self._gap, self._begun = [], [], "", False, False
+        return text
+
+    # --- blocks -----------------------------------------------------------------------------------------------
+
+    def _line(self, line: str, width: int) -> Iterator[str]:
+        fence = FENCE.match(line)
+        if self._fence:
+            if fence and fence[2].startswith(self._fence) and not line.strip(" `~"):
+                self._fence, self._code, self._gap = "", [], True
+            else:
+                cut = line[len(self._indent) :] if not line[: len(self._indent)].strip() else line
+                self._code = [*self._code[-CODE_CONTEXT:], cut]
+                yield self._highlighted(self._code) + "\n"
+        elif fence:
+            yield from self._flush(width)
+            yield from self._space()
+            self._indent, self._fence, self._language = fence[1], fence[2], fence[3]
+        elif not line.strip():
+            yield from self._flush(width)
+            self._gap = True
+        elif line.startswith("#") or (ITEM.match(line) and self._block and ITEM.match(self._block[0])):
+            yield from self._flush(width)
+            self._block.append(line)
+            if line.startswith("#"):
+                yield from self._flush(width)
+                self._gap = True
+        else:
+            self._block.append(line)
+
+    def _space(self) -> Iterator[str]:
+        if self._gap and self._begun:
+            yield "\n"
+        self._gap, self._begun = False, True
+
+    def _flush(self, width: int) -> Iterator[str]:
+        if self._block:
+            yield from self._space()
+            yield self._rendered("\n".join(self._block), width)
+            self._block = []
+
+    # --- rendering --------------------------------------------------------------------------------------------
+
+    def _rendered(self, text: str, width: int) -> str:
+        return self._shown(PlainMarkdown(text, hyperlinks=False), min(width, MAX_WIDTH)) + "\n"
+
+    def _highlighted(self, code: list[str]) -> str:
+        """The last line, as it is coloured in its context; it is not wrapped, so that it can be copied."""
+        last = code[-1]
+        shown = last
+        if self._style.colour and self._language:
+            syntax = Syntax("", self._language, theme=CODE_THEME, background_color="default")
+            if syntax.lexer is not None:
+                text = syntax.highlight("\n".join(code)).split("\n", allow_blank=True)[len(code) - 1]
+                text.rstrip()
+                text.end = ""
+                shown = self._shown(text, MAX_CODE_COLUMNS)
+        elif self._style.colour:
+            shown = self._style.paint(CYAN, last)
+        bar = self._style.paint(DIM, self._style.mark("bar"))
+        return f"{self._indent}{bar} {shown}"
+
+    def _shown(self, what: object, width: int) -> str:
+        out = io.StringIO()
+        system: Literal["standard"] | None = "standard" if self._style.colour else None
+        console = Console(
+            file=out, width=max(width, 20), force_terminal=self._style.colour, color_system=system, theme=THEME,
+            legacy_windows=False, markup=False, emoji=False, highlight=False, safe_box=not self._style.utf8,
+        )  # fmt: skip
+        console.print(what)
+        lines = [ENDS_BLANK.sub(r"\1", line) for line in out.getvalue().split("\n")]
+        while lines and not CODES.sub("", lines[-1]):
+            lines.pop()
+        while lines and not CODES.sub("", lines[0]):
+            del lines[0]
+        text = "\n".join(lines)
+        return text if self._style.utf8 else text.translate(PLAIN)

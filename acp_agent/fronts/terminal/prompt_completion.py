@@ -1,0 +1,124 @@
+"""What the input completes (`/command`, `@file`) and remembers (the prompts of a folder)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from pathlib import Path
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import History
+
+from acp_agent.fronts.terminal.screens import CommandRow
+
+MAX_FILES = 20_000
+"""Files of a folder that are completed."""
+MAX_FOUND = 40
+FRESH_SECONDS = 10.0
+HISTORY_PROMPTS = 500
+SKIPPED = {"node_modules", "__pycache__", "venv", "target", "dist"}
+"""Folders that are not looked into, nor those whose name begins with a dot."""
+MENTION = re.compile(r"(?:^|\s)@([^\s@]*)$")
+
+
+class FolderFiles:
+    """The files below a folder, by their relative paths, the shallow ones first."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._found: list[str] = []
+        self._at = -FRESH_SECONDS
+
+    def matching(self, text: str) -> list[str]:
+        """Those with the letters of `text` in this order; what has it as one piece, at the front of a name, first."""
+        if time.monotonic() - self._at > FRESH_SECONDS:
+            self._found, self._at = list(self._walk()), time.monotonic()
+        wanted = text.lower()
+        letters = re.compile(".*?".join(map(re.escape, wanted)))
+        found = [path for path in self._found if letters.search(path.lower())]
+
+        def rank(path: str) -> tuple[bool, bool, int]:
+            low = path.lower()
+            return not low.rpartition("/")[2].startswith(wanted), wanted not in low, len(path)
+
+        return sorted(found, key=rank)[:MAX_FOUND]
+
+    def _walk(self) -> Iterator[str]:
+        number, waiting = 0, [""]
+        while waiting:
+            below: list[str] = []
+            for relative in waiting:
+                try:
+                    entries = sorted(os.scandir(self._folder / relative), key=lambda entry: entry.name)
+                except OSError:
+                    continue
+                for entry in entries:
+                    path = f"{relative}{entry.name}"
+                    if entry.is_dir(follow_symlinks=False):
+                        if entry.name not in SKIPPED and not entry.name.startswith("."):
+                            below.append(f"{path}/")
+                            yield f"{path}/"
+                    else:
+                        yield path
+                    number += 1
+                    if number >= MAX_FILES:
+                        return
+            waiting = below
+
+
+class PromptCompleter(Completer):
+    """`commands` is replaced when the agent names others."""
+
+    def __init__(self, folder: Path) -> None:
+        self.commands: Iterable[CommandRow] = ()
+        self._files = FolderFiles(folder)
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+        text = document.text_before_cursor
+        if text.startswith("/") and not re.search(r"\s", text):
+            name = text[1:].lower()
+            named = [row for row in self.commands if name in row.name.lower()]
+            for row in sorted(named, key=lambda row: (not row.name.lower().startswith(name), row.name)):
+                yield Completion(f"/{row.name} ", -len(text), display=f"/{row.name}", display_meta=row.description)
+        elif found := MENTION.search(text):
+            for path in self._files.matching(found[1]):
+                end = "" if path.endswith("/") else " "
+                yield Completion(f"@{path}{end}", -len(found[1]) - 1, display=path)
+
+
+class FolderHistory(History):
+    """The prompts of one folder, in a file that only the user reads: a JSON string a line."""
+
+    def __init__(self, state: Path, folder: Path) -> None:
+        super().__init__()
+        name = sha256(os.fsencode(folder)).hexdigest()[:16]
+        self._file = state / "history" / f"{name}.jsonl"
+
+    def load_history_strings(self) -> Iterable[str]:
+        """The newest first."""
+        try:
+            lines = self._file.read_text(encoding="utf-8", errors="replace").splitlines()[-HISTORY_PROMPTS:]
+        except OSError:
+            return []
+        found = []
+        for line in reversed(lines):
+            try:
+                text = json.loads(line)
+            except ValueError:
+                continue
+            found += [text] if isinstance(text, str) else []
+        return found
+
+    def store_string(self, string: str) -> None:
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            with open(descriptor, "a", encoding="utf-8") as file:
+                file.write(json.dumps(string) + "\n")
+        except OSError:
+            return  # Without a folder of ours there is no history.

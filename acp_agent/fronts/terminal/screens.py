@@ -1,0 +1,126 @@
+"""What a chat needs of a terminal: lines into the scrollback, a part that changes, events, and questions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol
+
+from anyio.streams.memory import MemoryObjectReceiveStream
+from msgspec import Struct
+
+DIM, RED, GREEN, YELLOW, CYAN, BOLD, RESET = (
+    "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[36m", "\x1b[1m", "\x1b[0m",
+)  # fmt: skip
+MARKS = {
+    "call": ("●", "*"), "ok": ("✓", "+"), "bad": ("✗", "x"), "bar": ("│", "|"), "more": ("…", "..."), "dot": ("·", "-"),
+    "into": ("↳", "->"), "row": ("❯", ">"), "think": ("∴", "~"), "up": ("↑", "up"), "todo": ("☐", "[ ]"),
+    "doing": ("◐", "[~]"), "done": ("☑", "[x]"),
+}  # fmt: skip
+FRAMES = ("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|/-\\")
+
+
+class TerminalStyle(Struct, frozen=True):
+    """What the terminal shows."""
+
+    colour: bool = True
+    utf8: bool = True
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str]) -> TerminalStyle:
+        named = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or "UTF-8"
+        dumb = environ.get("TERM", "dumb") in ("dumb", "unknown")
+        return cls(not environ.get("NO_COLOR") and not dumb, "utf" in named.lower())
+
+    def paint(self, colour: str, text: str) -> str:
+        return f"{colour}{text}{RESET}" if self.colour and text else text
+
+    def mark(self, name: str) -> str:
+        return MARKS[name][0 if self.utf8 else 1]
+
+    def frame(self, number: int) -> str:
+        frames = FRAMES[0 if self.utf8 else 1]
+        return frames[number % len(frames)]
+
+
+EventKind = Literal["submit", "queue", "interrupt", "cancel", "mode", "unfold", "leave"]
+
+
+class ScreenEvent(Struct, frozen=True):
+    kind: EventKind
+    text: str = ""
+
+
+class Row(Struct, frozen=True):
+    """One answer of a question. `key`: a letter that chooses it. `words`: it asks for words."""
+
+    id: str
+    name: str
+    key: str = ""
+    words: bool = False
+
+
+class Pick(Struct, frozen=True):
+    """A question. Without rows it is answered in words. `start`: the row that Enter chooses at first."""
+
+    title: str
+    rows: Sequence[Row] = ()
+    start: int = 0
+    several: bool = False
+    words: str = "In your words"
+    """What asks for words."""
+
+
+class Picked(Struct, frozen=True):
+    """The answer: the ids of the rows; none if it was dismissed."""
+
+    ids: tuple[str, ...] = ()
+    words: str = ""
+
+
+class CommandRow(Struct, frozen=True):
+    """A slash command, as it is completed."""
+
+    name: str
+    description: str
+
+
+class Screen(Protocol):
+    """What is printed stays as it is, in the scrollback; what is drawn is below it."""
+
+    style: TerminalStyle
+    events: MemoryObjectReceiveStream[ScreenEvent]
+    commands: Sequence[CommandRow]
+
+    @property
+    def size(self) -> os.terminal_size: ...
+
+    def use_vi_keys(self) -> None: ...
+
+    def print(self, text: str) -> None:
+        """Adds lines to the scrollback, at the next `paint`."""
+        ...
+
+    def paint(self, live: str, status: str) -> None:
+        """Prints what is new and draws the part that changes, with the status line."""
+        ...
+
+    def give_back(self, text: str) -> None:
+        """Puts words into the input again, before what stands there."""
+        ...
+
+    def clear(self) -> bool:
+        """Empties the input; whether anything stood there."""
+        ...
+
+    async def ask(self, pick: Pick) -> Picked: ...
+
+    def signal(self, sequence: str) -> None:
+        """Sends the terminal what makes it ring or notify."""
+        ...
+
+    async def run(self) -> None:
+        """Until `leave`."""
+        ...
+
+    def leave(self) -> None: ...
