@@ -38,7 +38,7 @@ from acp_agent.output.sanitize import sanitize_output
 from acp_agent.protocol.transports import Transport
 from acp_agent.schema import acp
 
-FRAME_SECONDS = 0.1
+FRAME_SECONDS = 0.125
 LEAVE_SECONDS = 2.0
 """Within these a second Ctrl-C leaves."""
 TOLD_CHARS = 20_000

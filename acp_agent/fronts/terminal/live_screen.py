@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import anyio
@@ -25,10 +26,11 @@ from prompt_toolkit.history import History
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.keys import Keys
-from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, VSplit, Window
+from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
 from prompt_toolkit.layout.containers import VerticalAlign
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
+from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from acp_agent.fronts.terminal.prompt_completion import PromptCompleter
@@ -53,6 +55,8 @@ PASTED_CHARS = 800
 """A paste of more is shown as a placeholder."""
 INPUT_LINES = 10
 MENU_LINES = 6
+LIVE_LINES = 10
+"""Lines of the part that changes."""
 BELOW_LINES = 4
 """Lines of the window that the changing part leaves free."""
 SYNCHRONIZED, SHOWN = "\x1b[?2026h", "\x1b[?2026l"
@@ -209,7 +213,7 @@ class LiveScreen:
             return []
         text, width = [style.paint(BOLD, asked.pick.title)], self.size.columns
         if asked.row is not None:
-            return ANSI(style.paint(BOLD, asked.pick.words)).__pt_formatted_text__()
+            return _fragments(style.paint(BOLD, asked.pick.words))
         room = max(3, self.size.lines - BELOW_LINES - 2)
         first = max(0, min(asked.at - room // 2, len(asked.pick.rows) - room))
         for number, row in enumerate(asked.pick.rows[first : first + room], first):
@@ -219,7 +223,7 @@ class LiveScreen:
             line = f"{style.mark('row') if here else ' '} {number + 1}. {box}{row.name}{key}"
             line = line if len(line) < width else f"{line[: width - 4]}{style.mark('more')}"
             text.append(style.paint(BOLD, line) if here else line if asked.armed else style.paint(DIM, line))
-        return ANSI("\n".join(text)).__pt_formatted_text__()
+        return _fragments("\n".join(text))
 
     # --- drawing ----------------------------------------------------------------------------------------------
 
@@ -231,29 +235,26 @@ class LiveScreen:
         answering = Condition(lambda: self._asked is None or not self._asked.armed or self._asked.row is not None)
         menu = Condition(lambda: self._buffer.complete_state is not None)
         shown = Window(
-            BufferControl(self._buffer), wrap_lines=True, dont_extend_height=True,
-            height=lambda: Dimension(min=1, max=INPUT_LINES),
+            BufferControl(self._buffer, input_processors=[BeforeInput(self._prompt)]), wrap_lines=True,
+            dont_extend_height=True, height=lambda: Dimension(min=1, max=INPUT_LINES),
         )  # fmt: skip
-        prompt = Window(
-            FormattedTextControl(lambda: self._prompt()), width=2, dont_extend_width=True, dont_extend_height=True
-        )
         parts = [
             ConditionalContainer(lines(FormattedTextControl(self._drawn)), Condition(lambda: bool(self._live))),
             ConditionalContainer(lines(FormattedTextControl(self._question), wrap=True), asking),
-            ConditionalContainer(VSplit([prompt, shown]), answering),
+            ConditionalContainer(shown, answering),
             ConditionalContainer(lines(FormattedTextControl(self._menu)), menu),
-            lines(FormattedTextControl(lambda: ANSI(self._bottom()))),
+            lines(FormattedTextControl(lambda: _fragments(self._bottom()))),
         ]
         return Layout(HSplit(parts, align=VerticalAlign.TOP), focused_element=shown)
 
     def _prompt(self) -> StyleAndTextTuples:
         bang = self._buffer.text.startswith("!")
-        return ANSI(self.style.paint(YELLOW if bang else CYAN, self.style.mark("row")) + " ").__pt_formatted_text__()
+        return _fragments(self.style.paint(YELLOW if bang else CYAN, self.style.mark("row")) + " ")
 
-    def _drawn(self) -> ANSI:
+    def _drawn(self) -> StyleAndTextTuples:
         used = BELOW_LINES + min(INPUT_LINES, self._buffer.document.line_count)
         used += len(self._asked.pick.rows) + 1 if self._asked is not None else 0
-        return ANSI("\n".join(self._live.split("\n")[-max(1, self.size.lines - used) :]))
+        return _fragments("\n".join(self._live.split("\n")[-max(1, min(self.size.lines - used, LIVE_LINES)) :]))
 
     def _bottom(self) -> str:
         asked = self._asked
@@ -451,6 +452,26 @@ class LiveScreen:
         if (asked := self._asked) is not None:
             asked.at = (asked.at + by) % len(asked.pick.rows)
             self._app.invalidate()
+
+
+def _fragments(text: str) -> StyleAndTextTuples:
+    """Text with colours as prompt_toolkit has it. `ANSI` makes a fragment of each character, which is slow to draw."""
+    found: StyleAndTextTuples = []
+    for number, line in enumerate(text.split("\n")):
+        found += [("", "\n")] if number else []
+        found += _line_fragments(line)
+    return found
+
+
+@lru_cache(512)
+def _line_fragments(line: str) -> StyleAndTextTuples:
+    merged: StyleAndTextTuples = []
+    for fragment in ANSI(line).__pt_formatted_text__():
+        if merged and merged[-1][0] == fragment[0]:
+            merged[-1] = (fragment[0], merged[-1][1] + fragment[1])
+        else:
+            merged.append((fragment[0], fragment[1]))
+    return merged
 
 
 def _placeholder(number: int, text: str) -> str:
