@@ -16,7 +16,7 @@ WINDOWS = "acp-coder: it does not run on Windows itself: neither its shell nor i
 SIGNALS = "acp_agent.executors.default_signals:default_signals"
 STDIO = "acp_agent.commands.stdio:run"
 PARSER = "acp_agent.commands.parser:run"
-CHAT = "acp_agent.commands.chat_command:bare"
+CHAT = "acp_agent.fronts.terminal.chat_start:bare"
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -11,6 +11,7 @@ import codecs
 import os
 import signal
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from itertools import count
 from types import TracebackType
@@ -67,6 +68,16 @@ class Terminals:
             if name == terminal_id:
                 return terminal.tail(size)
         return ""
+
+    def running(self) -> list[tuple[str, int]]:
+        """The ids of the terminals whose process runs, and the process."""
+        return [(name, each.pid) for (_, name), each in self._open.items() if not each.exited.is_set()]
+
+    def let_go(self, terminal_id: str) -> str:
+        """Lets the process of a terminal go on after this program; returns the file that its output goes to from then
+        on."""
+        key = next(key for key in self._open if key[1] == terminal_id)
+        return self._open.pop(key).let_go()
 
     async def create(self, request: acp.CreateTerminalRequest) -> acp.CreateTerminalResponse:
         if self._background is None:
@@ -146,12 +157,13 @@ class _Terminal:
         self._limit = limit
         self._data = bytearray()
         self._reading = anyio.CancelScope()
+        self._watching = anyio.CancelScope(shield=True)
         self._at_end = False
         os.set_blocking(fd, False)
 
     async def watch(self) -> None:
         """Reads until the pipe is closed by all writers, or until the release, which always ends this."""
-        with anyio.CancelScope(shield=True):
+        with self._watching:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._read)
                 code = await self._process.wait()
@@ -206,6 +218,23 @@ class _Terminal:
         if not self.exited.is_set() or not self._at_end:
             signal_group(self._process.pid, signal.SIGKILL)
         await self.exited.wait()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def let_go(self) -> str:
+        """Another process reads the pipe, so that nobody is killed for writing to it."""
+        self._reading.cancel()
+        file, path = tempfile.mkstemp(prefix="acp-coder-", suffix=".log")
+        os.write(file, bytes(self._data))
+        os.set_blocking(self._fd, True)
+        subprocess.Popen(["cat"], stdin=self._fd, stdout=file, stderr=subprocess.DEVNULL, start_new_session=True)
+        os.close(file)
+        self._watching.cancel()
+        # asyncio kills what still runs when it forgets it.
+        self._process._process._transport.get_extra_info("subprocess").returncode = 0  # type: ignore[attr-defined]
+        return path
 
     async def release(self) -> None:
         await self.kill()

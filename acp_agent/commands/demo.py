@@ -34,7 +34,7 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
             _say("The sample's tests already pass, so there is nothing to show.")
             return 1
         _say(f"$ acp-coder prompt --yes {PROMPT!r}")
-        status = run_headless(_job(project, demo, Path(folder), environ), view_for(environ, json=False)).status
+        status = run_headless(_job(project, demo, Path(folder), environ), view_for(environ)).status
         green = _green(project, environ)
         _say(f"\nThe sample's tests: red before, {'green' if green else 'still red'} after.")
     return status or (0 if green else 1)

@@ -2,48 +2,114 @@
 
 from __future__ import annotations
 
+import os
+import select
 import shlex
+import stat
 import sys
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from acp_agent.commands.parser import agent_variables
 from acp_agent.errors import UsageError
-from acp_agent.fronts.headless import Answers, Headless, run_headless
-from acp_agent.fronts.view import JsonView, PlainView, TerminalView, View
+from acp_agent.fronts.headless import CLOSED_STATUS, UNANSWERED_STATUS, Answers, Ended, Headless, run_headless
+from acp_agent.fronts.terminal.chat_start import ChatJob, open_chat
+from acp_agent.fronts.view import AnswerView, JsonView, PipeOut, PlainView, ResultView, TerminalView, View
+
+STDIN_SECONDS = 3.0
+"""How long it is waited for the first of what is piped in, beside a prompt."""
+MAX_PIPED = 10_000_000
+"""Characters of it."""
+FORMATS: dict[str, Callable[[], View]] = {
+    "json": lambda: ResultView(PipeOut(sys.stdout), PipeOut(sys.stderr)),
+    "stream-json": lambda: JsonView(PipeOut(sys.stdout)),
+}
+
+
+def chat(options: Namespace, environ: Mapping[str, str]) -> int:
+    """`acp-coder chat`."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("a chat needs a terminal; `acp-coder -p` answers one prompt without one")
+    cwd, environ, model = _where(options, environ)
+    text = " ".join(options.text)
+    return open_chat(ChatJob(cwd, environ, text, options.mode, model, options.session, options.newest))
 
 
 def run(options: Namespace, environ: Mapping[str, str]) -> int:
-    text = sys.stdin.read() if options.text == "-" else options.text
+    text = _prompt(options.text)
     if not text.strip():
         raise UsageError("the prompt is empty")
-    cwd = Path(options.cwd or ".").absolute()
-    if not cwd.is_dir():
-        raise UsageError(f"{cwd} is not a folder")
+    cwd, environ, model = _where(options, environ)
+    form = options.output_format
     answers: Answers = "nobody"
     if options.yes:
         answers = "allow"
     elif options.deny:
-        answers = "deny"
-    elif sys.stdin.isatty() and not options.json:
+        answers, environ["ACP_CODER_REMEMBERED_ANSWERS"] = "deny", "false"
+    elif sys.stdin.isatty() and form == "text":
         answers = "person"
-    model = options.model
-    environ = {
-        **environ,
-        **agent_variables(options.record, options.record_wire, options.place, options.tmux),
-    }
-    if model and options.session is None and not options.newest:
-        environ["OPENAI_MODEL"] = model  # A new session starts with it, whether or not the server lists it.
-        model = None
-    job = Headless(text, cwd, environ, options.mode, model, options.session, answers, options.newest)
-    ended = run_headless(job, view_for(environ, json=options.json))
-    if ended.words and not options.json:
-        sys.stderr.write(f"{ended.words[:1].upper()}{ended.words[1:]}.\n")
-    if ended.session_id and not options.json:
-        where = f"--cwd {shlex.quote(options.cwd)} " if options.cwd else ""
-        sys.stderr.write(f'Go on with: acp-coder prompt {where}--session {ended.session_id} "..."\n')
+    job = Headless(
+        text, cwd, environ, options.mode, model, options.session, answers, options.newest,
+        keep_running=options.keep_running,
+    )  # fmt: skip
+    ended = run_headless(job, FORMATS[form]() if form in FORMATS else view_for(environ))
+    if ended.status == CLOSED_STATUS:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # What Python flushes at its end.
+        return ended.status
+    if form == "text":
+        _say(ended, options.cwd)
+    for each in ended.running:
+        name = f"`{each.command}` (process {each.pid})"
+        words = f"goes on: {name}. Its output: {each.file}. Stop it: kill -- -{each.pid}"
+        why = "the sandbox ends it" if options.keep_running else "`--keep-running` leaves it running"
+        ends = f"ends with this run: {name}; {why}"
+        sys.stderr.write(f"In the background, {words if each.file else ends}.\n")
     return ended.status
+
+
+def _where(options: Namespace, environ: Mapping[str, str]) -> tuple[Path, dict[str, str], str | None]:
+    """The folder, the agent's environment, and the model to switch to, if that is not of a new session."""
+    cwd = Path(options.cwd or ".").absolute()
+    if not cwd.is_dir():
+        raise UsageError(f"{cwd} is not a folder")
+    given = {**environ, **agent_variables(options.record, options.record_wire, options.place, options.tmux)}
+    if options.model and options.session is None and not options.newest:
+        return cwd, {**given, "OPENAI_MODEL": options.model}, None  # Whether or not the server lists it.
+    return cwd, given, options.model
+
+
+def _prompt(words: Sequence[str]) -> str:
+    """The words, and what is piped in."""
+    text = "" if list(words) == ["-"] else " ".join(words)
+    if sys.stdin.isatty():
+        return text
+    piped = ""
+    if not text or stat.S_ISREG(os.fstat(0).st_mode) or _comes():
+        piped = sys.stdin.buffer.read(MAX_PIPED + 1).decode("utf-8", "replace")
+    if len(piped) > MAX_PIPED:
+        raise UsageError(f"more than {MAX_PIPED:,} bytes are piped in; put them into a file and name it in the prompt")
+    return "\n\n".join(part for part in (text, piped.strip("\n")) if part.strip())
+
+
+def _comes() -> bool:
+    """Whether something is piped in; an input that stays open and empty is not waited for."""
+    poll = select.poll()
+    poll.register(0, select.POLLIN)
+    if poll.poll(STDIN_SECONDS * 1000):
+        return True
+    sys.stderr.write("Nothing is piped in, so only the words are the prompt (`< /dev/null` does not wait).\n")
+    return False
+
+
+def _say(ended: Ended, cwd: str | None) -> None:
+    if ended.words:
+        sys.stderr.write(f"{ended.words[:1].upper()}{ended.words[1:]}.\n")
+    if ended.status == UNANSWERED_STATUS:
+        sys.stderr.write("Something was not done because nobody could be asked: --yes allows it, --mode auto too.\n")
+    if ended.session_id:
+        where = f"--cwd {shlex.quote(cwd)} " if cwd else ""
+        sys.stderr.write(f'Go on with: acp-coder prompt {where}--session {ended.session_id} "..."\n')
 
 
 def in_session(options: Namespace, session_id: str, cwd: str, environ: Mapping[str, str]) -> int:
@@ -53,13 +119,15 @@ def in_session(options: Namespace, session_id: str, cwd: str, environ: Mapping[s
     text = " ".join([f"/{options.verb}", *getattr(options, "words", [])])
     answers: Answers = "person" if sys.stdin.isatty() else "nobody"
     job = Headless(text, Path(cwd), environ, session=session_id, answers=answers, needs_login=False)
-    return run_headless(job, view_for(environ, json=False)).status
+    return run_headless(job, view_for(environ)).status
 
 
-def view_for(environ: Mapping[str, str], *, json: bool) -> View:
-    """JSON lines, a live terminal, or plain lines, depending on stdout, TERM and NO_COLOR."""
-    if json:
-        return JsonView(sys.stdout)
-    if not sys.stdout.isatty() or environ.get("TERM", "dumb") == "dumb":
+def view_for(environ: Mapping[str, str]) -> View:
+    """A live terminal or plain lines; where stdout is no terminal it gets the answer alone."""
+    dumb = environ.get("TERM", "dumb") == "dumb"
+    if not sys.stdout.isatty():
+        coloured = sys.stderr.isatty() and not dumb and not environ.get("NO_COLOR")
+        return AnswerView(PipeOut(sys.stdout), PipeOut(sys.stderr), colour=coloured)
+    if dumb:
         return PlainView(sys.stdout)
     return TerminalView(sys.stdout, colour=not environ.get("NO_COLOR"))

@@ -17,7 +17,9 @@ from acp_agent.lazy import load
 from acp_agent.loop.modes import MODES
 
 COMMANDS: dict[str, str] = {
+    "chat": "acp_agent.commands.one_prompt:chat",
     "prompt": "acp_agent.commands.one_prompt:run",
+    "models": "acp_agent.commands.extensions.list_models:run",
     "sessions": "acp_agent.commands.sessions:run",
     "login": "acp_agent.commands.login:login",
     "logout": "acp_agent.commands.login:logout",
@@ -58,19 +60,32 @@ USAGE_STATUS = 2
 FAILURE_STATUS = 1
 
 WELCOME = """\
-acp-coder is a coding agent that an editor starts and talks to over stdin and stdout. In a terminal:
-
-  acp-coder prompt "Why does the build fail?"   runs a prompt here
-  acp-coder setup                               adds the agent to your editor
-  acp-coder doctor                              shows what is configured and what is missing
-  acp-coder --help                              lists all commands
+  acp-coder                               opens a chat here; without a terminal it speaks ACP, as editors start it
+  acp-coder "Why does the build fail?"    opens the chat with that
+  acp-coder -p "Explain this" < log.txt   answers once, on stdout; what is piped in belongs to the prompt
+  acp-coder -c                            goes on with the newest session of this folder
+  acp-coder setup                         adds the agent to your editor
+  acp-coder doctor                        shows what is configured and what is missing
 """
-
-
-def welcome(arguments: list[str]) -> int:
-    """Tells a person in a terminal what this is; no editor is there to speak the protocol."""
-    sys.stdout.write(WELCOME)
-    return 0
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Talk": ("chat", "prompt", "sessions", "models"),
+    "Set up": ("setup", "login", "logout", "doctor", "config", "mcp", "plugin", "hooks", "policy"),
+    "Other fronts": ("lsp", "serve", "mcp serve"),
+    "Look into it": (
+        "audit", "replay", "report", "demo", "conformance", "conformance client", "conformance agent", "completions",
+        "man",
+    ),
+}  # fmt: skip
+"""The commands of `--help`."""
+VALUED = frozenset(
+    ("-m", "--model", "--mode", "--cwd", "--session", "--output-format", "--record", "--record-wire", "--container",
+     "--devcontainer", "--ssh")
+)  # fmt: skip
+"""Options of a prompt that are followed by a value."""
+ONCE = frozenset(("-p", "--print", "-y", "--yes", "--deny", "--json", "--output-format", "--keep-running"))
+"""Options of a prompt that is run once."""
+LIKELY, LIKELY_ALONE = 0.75, 0.6
+"""How alike a first word must be to a command to be taken for it; if it is the only one."""
 
 
 def agent_variables(record: str | None, wire: str | None, place: str | None, tmux: str | None = None) -> dict[str, str]:
@@ -96,6 +111,22 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message)
 
 
+class _TopParser(_Parser):
+    def format_help(self) -> str:
+        """The plain forms first, then the commands in groups."""
+        about = {
+            each.dest: each.help or ""
+            for action in self._actions
+            if isinstance(action, argparse._SubParsersAction)
+            for each in action._choices_actions
+        }
+        lines = [self.description or "", "", WELCOME.rstrip("\n")]
+        for title, names in GROUPS.items():
+            lines += ["", f"{title}:", *(f"  {name:<19} {about.get(name, '')}" for name in names)]
+        lines += ["", "Options, before the words or behind them: acp-coder prompt --help, acp-coder chat --help"]
+        return "\n".join(lines) + "\n"
+
+
 class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         sys.stdout.write(f"acp-coder {load(VERSION_LINE)()}\n")
@@ -119,7 +150,7 @@ def run(arguments: list[str]) -> int:
             kind = place.partition(":")[0] if place else ""
             other = ("--tmux", "") if options.serve_tmux else ("--record", "FILE")
             name, given_with = (f"--{kind}", PLACES[kind]) if kind else other
-            if options.command != "prompt":
+            if options.command not in ("prompt", "chat"):
                 raise UsageError(f"{name} is an option of `acp-coder` and `acp-coder prompt`, not of {options.command}")
             raise UsageError(f"{name} stands behind the command: acp-coder prompt {name} {given_with}".rstrip())
         if options.command is None:
@@ -141,45 +172,65 @@ def run(arguments: list[str]) -> int:
 
 
 def _with_command(arguments: list[str]) -> list[str]:
-    """`arguments`, begun with `prompt` if the first is a sentence. Raises UsageError for a word that is no command."""
-    first, two = arguments[0], " ".join(arguments[:2])
-    if two in COMMANDS:
-        return [two, *arguments[2:]]
-    if first.startswith("-") or first in COMMANDS:
+    """`arguments`, begun with the command that is meant: words are a prompt, in the chat or run once. Raises UsageError
+    for a word that is no command."""
+    lead, rest = _lead(arguments)
+    two = " ".join(rest[:2])
+    if two in COMMANDS and len(rest) > 1:
+        return [*lead, two, *rest[2:]]
+    if rest and rest[0] in COMMANDS:
+        return [rest[0], *lead, *rest[1:]] if rest[0] in ("chat", "prompt") and _names(lead) - SERVED else arguments
+    if rest and rest[0].startswith("-") and rest[0] not in ("-", "--"):
         return arguments
-    if len(first.split()) > 1:
-        return ["prompt", *arguments]
-    if near := difflib.get_close_matches(first, COMMANDS, 1):
-        raise UsageError(f"there is no command {first!r}; did you mean `acp-coder {near[0]}`?")
-    text = " ".join(arguments).replace('"', '\\"')
-    raise UsageError(f'there is no command {first!r}; for a prompt: `acp-coder prompt "{text}"`')
+    talks = bool(_names(lead) - SERVED) or is_terminal()
+    if not rest and not talks:
+        return arguments
+    if rest and not _names(lead) - SERVED and rest[0] not in ("-", "--") and len(rest[0].split()) == 1:
+        first, most = rest[0], LIKELY if len(rest) > 1 else LIKELY_ALONE
+        if near := difflib.get_close_matches(first, COMMANDS, 1, most):
+            raise UsageError(f"there is no command {first!r}; did you mean `acp-coder {near[0]}`?")
+        if len(rest) == 1:
+            raise UsageError(f'there is no command {first!r}; for a prompt: `acp-coder -p "{first}"`')
+    once = _names(lead) & ONCE or (rest and not is_terminal())
+    return ["prompt" if once else "chat", *lead, *rest]
+
+
+SERVED = frozenset(("--record", "--record-wire", "--container", "--devcontainer", "--ssh", "--tmux"))
+"""Options of `acp-coder` that speaks ACP, too."""
+
+
+def _names(options: list[str]) -> set[str]:
+    return {option.partition("=")[0] for option in options if option.startswith("-")}
+
+
+def _lead(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """The options before the first word, and the rest."""
+    rest, lead = list(arguments), []
+    while rest and rest[0].startswith("-") and rest[0] not in ("-", "--", "-h", "--help", "--version"):
+        if not _known(rest[0]):
+            return [], arguments
+        lead.append(rest.pop(0))
+        if rest and (lead[-1] in VALUED or (lead[-1] == "--tmux" and len(rest) == 1 and rest[0] not in COMMANDS)):
+            lead.append(rest.pop(0))
+    return lead, rest
+
+
+def _known(option: str) -> bool:
+    return option.partition("=")[0] in VALUED | ONCE | SERVED | {"-c", "--continue"}
+
+
+def is_terminal() -> bool:
+    """Whether a person is on both sides."""
+    return os.isatty(0) and os.isatty(1)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="acp-coder",
-        description="A coding agent for editors. Without arguments it speaks ACP on stdin and stdout.",
-    )
+    parser = _TopParser(prog="acp-coder", description="A coding agent for editors and the terminal.")
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and its commit, and exit")
     _add_agent(parser, "serve_")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
 
-    prompt = commands.add_parser("prompt", help="run a prompt in this terminal, with live tool status")
-    prompt.add_argument("text", help="the prompt; `-` reads it from stdin")
-    prompt.add_argument("--cwd", default=None, help="the folder to work in (default: the current one)")
-    prompt.add_argument("--mode", choices=tuple(MODES), help="the session's mode")
-    prompt.add_argument("--model", help="`provider/model` or `model`")
-    which = prompt.add_mutually_exclusive_group()
-    which.add_argument(
-        "--continue", dest="newest", action="store_true", help="go on with the newest session of the folder"
-    )
-    which.add_argument("--session", metavar="ID", help="go on with this session; its id is printed at the end")
-    prompt.add_argument("--json", action="store_true", help="print session updates as JSON lines")
-    _add_agent(prompt, "")
-    answers = prompt.add_mutually_exclusive_group()
-    answers.add_argument("--yes", action="store_true", help="allow every request, once each")
-    answers.add_argument("--deny", action="store_true", help="reject every request")
-
+    _add_prompts(commands)
     _add_sessions(commands)
     for name, words in (
         ("login", "store an API key in the keyring or a private file"),
@@ -195,10 +246,9 @@ def build_parser() -> argparse.ArgumentParser:
     doctor.add_argument("--offline", action="store_true", help="do not contact the model's server")
     doctor.add_argument("--updates", action="store_true", help="ask the package index for a newer version")
 
-    config = commands.add_parser("config", help="show the configuration")
-    shows = config.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
-    show = shows.add_parser("show", help="every key and its value")
-    show.add_argument("--origin", action="store_true", help="and where the value comes from")
+    models = commands.add_parser("models", help="list the models that can be chosen here")
+    models.add_argument("provider", nargs="?", default=None, help="only this provider's")
+    _add_config(commands)
 
     audit = commands.add_parser("audit", help="check that nothing in the audit log was changed or removed")
     audit.add_argument("verb", choices=("verify", "accept"), help="`accept`: you changed it; begin a new chain")
@@ -235,6 +285,32 @@ def build_parser() -> argparse.ArgumentParser:
     _add_recordings(commands)
     _add_shell(commands)
     return parser
+
+
+def _add_prompts(commands: argparse._SubParsersAction[_Parser]) -> None:
+    chat = commands.add_parser("chat", help="open a chat in this terminal, as `acp-coder` alone does")
+    prompt = commands.add_parser("prompt", help="answer one prompt, as `acp-coder -p` does")
+    for one, words in ((chat, "what to begin with"), (prompt, "the prompt; `-`: it is what is piped in")):
+        one.add_argument("text", nargs="*", help=words)
+        one.add_argument("--cwd", default=None, help="the folder to work in (default: the current one)")
+        one.add_argument("--mode", choices=tuple(MODES), help="the session's mode")
+        one.add_argument("-m", "--model", help="`provider/model` or `model`")
+        which = one.add_mutually_exclusive_group()
+        which.add_argument(
+            "-c", "--continue", dest="newest", action="store_true", help="go on with the newest session of the folder"
+        )
+        which.add_argument("--session", metavar="ID", help="go on with this session; its id is printed at the end")
+        _add_agent(one, "")
+    prompt.add_argument("-p", "--print", action="store_true", help="as `prompt` does anyway")
+    prompt.add_argument(
+        "--output-format", choices=("text", "json", "stream-json"), default="text",
+        help="`json`: one object at the end; `stream-json`: session updates as lines",
+    )  # fmt: skip
+    prompt.add_argument("--json", dest="output_format", action="store_const", const="stream-json", help="the latter")
+    prompt.add_argument("--keep-running", action="store_true", help="leave background processes running at the end")
+    answers = prompt.add_mutually_exclusive_group()
+    answers.add_argument("-y", "--yes", action="store_true", help="allow every request, once each")
+    answers.add_argument("--deny", action="store_true", help="reject every request, what was always allowed too")
 
 
 def _add_agent(parser: argparse.ArgumentParser, prefix: str) -> None:
@@ -387,6 +463,20 @@ def _add_conformance(commands: argparse._SubParsersAction[_Parser]) -> None:
             adds[word](command)
 
 
+def _add_config(commands: argparse._SubParsersAction[_Parser]) -> None:
+    config = commands.add_parser("config", help="show, change or check the configuration")
+    verbs = config.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
+    show = verbs.add_parser("show", help="every key and its value")
+    show.add_argument("--origin", action="store_true", help="and where the value comes from")
+    show.add_argument("--changed", action="store_true", help="only what is not the default")
+    verbs.add_parser("path", help="where your configuration file is")
+    verbs.add_parser("edit", help="open it in $EDITOR, and check it")
+    change = verbs.add_parser("set", help="set a key in it: acp-coder config set agent.mode ask")
+    change.add_argument("key", help="the dotted key")
+    change.add_argument("value", help="the value, as TOML; what is no TOML is a text")
+    verbs.add_parser("check", help="whether it is right")
+
+
 def _add_sessions(commands: argparse._SubParsersAction[_Parser]) -> None:
     sessions = commands.add_parser("sessions", help="list, show, export, undo or delete sessions")
     verbs = sessions.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
@@ -398,6 +488,9 @@ def _add_sessions(commands: argparse._SubParsersAction[_Parser]) -> None:
         one.add_argument("id", help="the session's id, or a unique prefix of it")
         if verb == "export":
             one.add_argument("file", nargs="?", help="write it there as a recording (`acp-coder replay`) instead")
+    rename = verbs.add_parser("rename", help="give it another title")
+    rename.add_argument("id", help="the session's id, or a unique prefix of it")
+    rename.add_argument("title", nargs="+", help="the title")
     taking_back = {
         "checkpoints": "list its prompts and what was changed for each",
         "undo": "take back a prompt and all after it, or one call",

@@ -49,7 +49,7 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
         job = PromptsJob(
             playback, cwd, environ, Path(folder), options.mode, options.yes, "nobody" if nobody else "person"
         )
-        view = PlainView(io.StringIO()) if options.check else view_for(environ, json=False)
+        view = PlainView(io.StringIO()) if options.check else view_for(environ)
         reason = anyio.run(play_prompts, job, view)
     return _report(playback, []) if options.check else STATUS.get(reason, 1)
 

@@ -30,6 +30,8 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
             return int(load(IN_SESSION)(options, record.id, record.cwd, environ))
         if options.verb == "list":
             _list(store, options.cwd)
+        elif options.verb == "rename":
+            store.change(_find(store, options.id).id, title=" ".join(options.title))
         elif options.verb == "export" and options.file:
             load(WRITE)(Path(options.file).absolute(), _find(store, options.id), store, environ)
         else:

@@ -56,6 +56,9 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "asks only about dangerous calls and where a rule asks."
         ),
     ] = "code"
+    remembered_answers: Annotated[
+        bool, key("What you always allowed is allowed. Off: it is asked again (`acp-coder -p --deny`).")
+    ] = True
     far: Annotated[
         bool,
         key(

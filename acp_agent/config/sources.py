@@ -29,6 +29,7 @@ ENVIRONMENT: dict[str, str] = {
     "ACP_CODER_SCRIPT": "providers.default.script",
     "ACP_CODER_MODE": "agent.mode",
     "ACP_CODER_FAR": "agent.far",
+    "ACP_CODER_REMEMBERED_ANSWERS": "agent.remembered_answers",
     "ACP_CODER_PLACE": "agent.place",
     "ACP_CODER_STORE_URL": "store.url",
     "ACP_CODER_TMUX": "tools.tmux.session",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import termios
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -39,11 +40,20 @@ Answers = Literal["allow", "deny", "person", "nobody"]
 STATUS = {"end_turn": 0, "max_tokens": 3, "max_turn_requests": 4, "refusal": 5, "cancelled": 130}
 """Stop reason -> exit status; 1 is an error."""
 
+FACTS = ("files", "moreFiles", "failedCalls", "usage")
 MOST_NAMED = 8
 """Changed files that are named at the end."""
 
 LIMIT_STATUS = 6
 """A limit on the cost ended the turn."""
+UNANSWERED_STATUS = 7
+"""Something was refused because nobody could be asked."""
+CLOSED_STATUS = 141
+"""Nobody reads the answer any more: as a program that a closed pipe ends."""
+CLOSED_SECONDS = 0.3
+"""How often it is looked whether somebody reads."""
+ENDING_SECONDS = 5.0
+"""How long a turn may take to end then."""
 
 
 class Headless(Struct, frozen=True):
@@ -60,6 +70,27 @@ class Headless(Struct, frozen=True):
     """Whether to go on with the newest session of `cwd`."""
     needs_login: bool = True
     """Whether the model is asked."""
+    keep_running: bool = False
+    """Whether background processes go on."""
+
+
+class OneRun(Struct):
+    """What was noticed of a run."""
+
+    closed: bool = False
+    """Nobody reads the answer any more."""
+    unanswered: bool = False
+    """Something was refused because nobody could be asked."""
+
+
+class Running(Struct, frozen=True):
+    """A background process at the end of a run."""
+
+    command: str
+    pid: int
+    """Of its group's leader."""
+    file: str = ""
+    """Where its output goes, if it goes on."""
 
 
 class Ended(Struct, frozen=True):
@@ -68,7 +99,10 @@ class Ended(Struct, frozen=True):
     status: int
     session_id: str
     facts: Mapping[str, Any] = {}
-    """What the turn did, by the agent's own observation: `files` (`path`, `change`), `moreFiles` and `failedCalls`."""
+    """What the turn did, by the agent's own observation: `files` (`path`, `change`), `moreFiles` and `failedCalls`; its
+    `usage`."""
+    running: Sequence[Running] = ()
+    """What still ran in the background at its end."""
 
     @property
     def words(self) -> str:
@@ -88,15 +122,15 @@ def run_headless(job: Headless, view: View) -> Ended:
 async def _run(job: Headless, view: View) -> Ended:
     session_id = ""
     terminals = Terminals(env=job.environ)
-    asking = anyio.Lock()
+    asking, run, titles = anyio.Lock(), OneRun(), Titles()
 
     def connect(transport: Transport) -> AcpClient:
         return AcpClient(
             transport,
             files=Files(),
             terminals=terminals,
-            permissions=partial(permission_answer, job.answers, view, asking),
-            on_update=view.update,
+            permissions=partial(permission_answer, job.answers, view, asking, run),
+            on_update=partial(titles.update, view),
             info=acp.Implementation(name="acp-coder-prompt", version=__version__),
         )
 
@@ -108,13 +142,21 @@ async def _run(job: Headless, view: View) -> Ended:
                 tasks.start_soon(view.animate, terminals.tail)
                 session_id = await _open(job, agent.client, view)
                 tasks.start_soon(_cancel_on_interrupt, agent.client, session_id)
+                tasks.start_soon(_cancel_when_closed, agent.client, session_id, run, tasks.cancel_scope)
                 answer = await agent.client.prompt(session_id, job.prompt)
                 reason = answer.stop_reason
                 tasks.cancel_scope.cancel()
+            if run.closed:
+                return Ended(CLOSED_STATUS, "")
             meta = answer.meta or {}
-            facts: dict[str, Any] = {name: meta[name] for name in ("files", "moreFiles", "failedCalls") if name in meta}
+            facts: dict[str, Any] = {name: meta[name] for name in FACTS if name in meta}
             view.end(reason, session_id=session_id, facts=facts)
-            return Ended(LIMIT_STATUS if meta.get("limit") else STATUS[reason], session_id, facts)
+            status = STATUS[reason] or (UNANSWERED_STATUS if run.unanswered else 0)
+            running = titles.running(terminals, keep=job.keep_running)
+            if any(each.file for each in running):
+                await agent.client.list_sessions(cwd=job.cwd)  # Behind all that it still writes.
+                os.kill(agent.process.pid, signal.SIGKILL)  # At its own end it would end them.
+            return Ended(LIMIT_STATUS if meta.get("limit") else status, session_id, facts, running)
         except* AgentError as group:
             error = group.exceptions[0]
             message = _words(error, agent.process)
@@ -122,6 +164,51 @@ async def _run(job: Headless, view: View) -> Ended:
         raise error
     view.end("error", message, session_id=session_id)
     return Ended(1, session_id)
+
+
+class Titles:
+    """Which call runs in which terminal."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, str] = {}
+        self._terminals: dict[str, str] = {}
+
+    def update(self, view: View, session_id: str, update: acp.SessionUpdate) -> None:
+        if isinstance(update, acp.ToolCall):
+            self._calls[update.tool_call_id] = legible(update.title)
+        if isinstance(update, acp.ToolCallProgress) and isinstance(update.content, list):
+            for item in update.content:
+                if isinstance(item, acp.Terminal):
+                    self._terminals[item.terminal_id] = self._calls.get(update.tool_call_id, "")
+        view.update(session_id, update)
+
+    def running(self, terminals: Terminals, *, keep: bool) -> Sequence[Running]:
+        """What still runs. `keep`: it goes on after this program."""
+        found = []
+        for terminal_id, pid in terminals.running():
+            file = terminals.let_go(terminal_id) if keep and not _ends_with_us(pid) else ""
+            found.append(Running(self._terminals.get(terminal_id, ""), pid, file))
+        return found
+
+
+def _ends_with_us(pid: int) -> bool:
+    """Whether the sandbox ends it with the program that started it."""
+    try:
+        return b"--die-with-parent" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+async def _cancel_when_closed(client: AcpClient, session_id: str, run: OneRun, scope: anyio.CancelScope) -> None:
+    """A reader that has gone away stops the turn."""
+    poll = select.poll()
+    poll.register(1, select.POLLERR)
+    while not any(event & select.POLLERR for _, event in poll.poll(0)):  # noqa: ASYNC110
+        await anyio.sleep(CLOSED_SECONDS)
+    run.closed = True
+    client.cancel(session_id)
+    await anyio.sleep(ENDING_SECONDS)
+    scope.cancel()
 
 
 async def _open(job: Headless, client: AcpClient, view: View) -> str:
@@ -171,11 +258,12 @@ def _words(error: BaseException, process: AgentProcess) -> str:
 
 
 async def permission_answer(
-    answers: Answers, view: View, asking: anyio.Lock, request: acp.RequestPermissionRequest
+    answers: Answers, view: View, asking: anyio.Lock, run: OneRun, request: acp.RequestPermissionRequest
 ) -> acp.RequestPermissionOutcome:
     if answers == "person":
         return await _ask(view, asking, request)
     meta = request.tool_call.meta or {}
+    run.unanswered = run.unanswered or answers == "nobody"
     if not _is_permission(request) or meta.get("cost") is True:
         view.asked(request, "not answered: nobody to ask")
         return await reject_once(request)

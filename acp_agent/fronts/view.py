@@ -7,6 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, TextIO
 
 import anyio
@@ -56,6 +57,29 @@ def command_of(raw_input: Any) -> str:
     return command if isinstance(command, str) else ""
 
 
+class Out(Protocol):
+    """Where text goes."""
+
+    def write(self, text: str, /) -> object: ...
+
+    def flush(self) -> object: ...
+
+
+class PipeOut:
+    """A stream whose reader may go away: what is written then goes nowhere."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def write(self, text: str, /) -> None:
+        with suppress(BrokenPipeError):
+            self._out.write(text)
+
+    def flush(self) -> None:
+        with suppress(BrokenPipeError):
+            self._out.flush()
+
+
 class View(Protocol):
     def update(self, session_id: str, update: acp.SessionUpdate) -> None: ...
 
@@ -87,12 +111,14 @@ class _Tool(Struct):
     content: list[Any]
     raw_output: Any = None
     status: str = "pending"
+    refused: bool = False
+    """Whether it was not allowed: its text is for the model."""
 
 
 class JsonView:
     """Writes every session update as one JSON line, then one with the stop reason."""
 
-    def __init__(self, out: TextIO) -> None:
+    def __init__(self, out: Out) -> None:
         self._out = out
 
     def update(self, session_id: str, update: acp.SessionUpdate) -> None:
@@ -122,7 +148,7 @@ class JsonView:
 class PlainView:
     """Writes lines of text without control characters of our own: for pipes, files and logs."""
 
-    def __init__(self, out: TextIO, *, colour: bool = False) -> None:
+    def __init__(self, out: Out, *, colour: bool = False) -> None:
         self._out = out
         self._colour = colour
         self._tools: dict[str, _Tool] = {}
@@ -194,6 +220,8 @@ class PlainView:
             tool.content = list(update.content)
         if update.raw_output is not UNSET:
             tool.raw_output = update.raw_output
+        error = update.meta.get("toolError") if isinstance(update.meta, dict) else None
+        tool.refused = isinstance(error, dict) and error.get("category") == "confirmation_required"
         if isinstance(update.status, str):
             if tool.status == "pending":  # It begins now, or ends without having run.
                 tool.started = time.monotonic()
@@ -213,7 +241,7 @@ class PlainView:
         self._lines([*self._details(tool), f"  {mark} ({seconds:.1f} s){which}"])
 
     def _details(self, tool: _Tool) -> Iterator[str]:
-        for item in tool.content:
+        for item in () if tool.refused else tool.content:
             match item:
                 case acp.Diff():
                     if item not in self._asked:
@@ -266,10 +294,78 @@ class PlainView:
             self._at_line_start = text.removesuffix(RESET).endswith("\n")
 
 
+class AnswerView(PlainView):
+    """The answer goes to one stream as it comes, everything else to another."""
+
+    def __init__(self, answer: Out, progress: Out, *, colour: bool = False) -> None:
+        super().__init__(progress, colour=colour)
+        self._answer = answer
+        self._line_open = False
+        """Whether the answer's last line is not ended."""
+
+    def update(self, session_id: str, update: acp.SessionUpdate) -> None:
+        if isinstance(update, acp.AgentMessageChunk) and isinstance(update.content, acp.TextContent):
+            self._hear(legible(update.content.text))
+            return
+        if isinstance(update, acp.ToolCall):
+            self._end_line()
+        super().update(session_id, update)
+
+    def end(self, stop_reason: str, message: str = "", *, session_id: str = "", facts: Facts = NO_FACTS) -> None:
+        self._end_line()
+        super().end(stop_reason, message, session_id=session_id, facts=facts)
+
+    def _hear(self, text: str) -> None:
+        if text:
+            self._answer.write(text)
+            self._answer.flush()
+            self._line_open = not text.endswith("\n")
+
+    def _end_line(self) -> None:
+        if self._line_open:
+            self._hear("\n")
+
+
+class ResultView(AnswerView):
+    """One JSON object at the end."""
+
+    def __init__(self, out: Out, progress: Out) -> None:
+        super().__init__(out, progress)
+        self._text: list[str] = []
+        """Since the last call."""
+        self._spent: list[float | None] = []
+        """Cost of the session, as reported."""
+        self._denied: list[str] = []
+
+    def update(self, session_id: str, update: acp.SessionUpdate) -> None:
+        if isinstance(update, acp.ToolCall):
+            self._text.clear()
+        elif isinstance(update, acp.UsageUpdate):
+            self._spent.append(None if update.cost is None else update.cost.amount)
+        super().update(session_id, update)
+
+    def _hear(self, text: str) -> None:
+        self._text.append(text)
+
+    def asked(self, request: acp.RequestPermissionRequest, answer: str) -> None:
+        if answer.startswith("rejected"):
+            self._denied.append(str(request.tool_call.title))
+        super().asked(request, answer)
+
+    def end(self, stop_reason: str, message: str = "", *, session_id: str = "", facts: Facts = NO_FACTS) -> None:
+        cost = self._spent[-1] if self._spent else 0.0
+        result = {
+            "text": "".join(self._text), "stopReason": stop_reason, **({"error": message} if message else {}),
+            "sessionId": session_id, "usage": None, "cost": cost, "files": [], "failedCalls": 0, "denied": self._denied,
+        }  # fmt: skip
+        self._answer.write(msgspec.json.encode({**result, **facts}).decode() + "\n")
+        self._answer.flush()
+
+
 class TerminalView(PlainView):
     """Adds colours, and a spinner line for the model and for running calls, with the end of their output."""
 
-    def __init__(self, out: TextIO = sys.stdout, *, colour: bool = True) -> None:
+    def __init__(self, out: Out = sys.stdout, *, colour: bool = True) -> None:
         super().__init__(out, colour=colour)
         self._drawn = 0
         """Lines of the spinner and the output below it, which the next text replaces."""

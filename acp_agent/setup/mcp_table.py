@@ -29,6 +29,26 @@ def with_server(text: str, name: str, values: Mapping[str, Any], file: str) -> s
     return _checked(document, wanted, file)
 
 
+def with_key(text: str, name: str, value: str, file: str) -> str:
+    """`text` with the dotted key set; what is no TOML is a text. Raises UsageError for what cannot be edited."""
+    try:
+        wanted: Any = read_toml(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        wanted = value
+    document, after = _parsed(text, file), read_toml(text)
+    *tables, last = name.split(".")
+    place: Any = document
+    inside: Any = after
+    try:
+        for table in tables:
+            place = place.setdefault(table, tomlkit.table(is_super_table=table != tables[-1]))
+            inside = inside.setdefault(table, {})
+        place[last] = inside[last] = wanted
+    except (TOMLKitError, TypeError, ValueError, AttributeError) as error:
+        raise _unfit(file) from error
+    return _checked(document, after, file)
+
+
 def without_server(text: str, name: str, file: str) -> str:
     """`text` without the server, which it has. Raises UsageError for what cannot be edited."""
     document = _parsed(text, file)

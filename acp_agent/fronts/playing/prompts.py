@@ -16,7 +16,7 @@ from acp_agent.client.fs import Files
 from acp_agent.client.permissions import choose
 from acp_agent.client.terminals import Terminals
 from acp_agent.errors import AgentError, UsageError
-from acp_agent.fronts.headless import Answers, asks_for_trust, permission_answer
+from acp_agent.fronts.headless import Answers, OneRun, asks_for_trust, permission_answer
 from acp_agent.fronts.playing.here import agent_here
 from acp_agent.fronts.view import View
 from acp_agent.llm.recordings.playback import Playback
@@ -48,11 +48,11 @@ async def play_prompts(job: PromptsJob, view: View) -> str:
 
     async def permit(request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
         if not job.trusted:
-            return await permission_answer(job.answers, view, asking, request)
+            return await permission_answer(job.answers, view, asking, OneRun(), request)
         title = job.playback.cleaner.clean(request.tool_call.title)
         line = next((each for each in recorded if each.get("title") == title), None)
         if line is None or asks_for_trust(request):
-            return await permission_answer("allow", view, asking, request)
+            return await permission_answer("allow", view, asking, OneRun(), request)
         recorded.remove(line)
         view.asked(request, f"{line['permission']} (as recorded)")
         return choose(request, str(line["permission"]))

@@ -194,7 +194,7 @@ class ChatProgram:
                 await self._load(session_id)
             if job.mode is not None:
                 await self._set_mode(job.mode)
-            if job.model is not None and session_id is not None:
+            if job.model is not None:
                 answer = await client.set_config_option(self._session, "model", job.model)
                 self._view.configured(answer.config_options)
         except PeerError as error:

@@ -38,6 +38,11 @@ def open_chat(job: ChatJob) -> int:
     return anyio.run(_open, job)
 
 
+def bare(arguments: list[str]) -> int:
+    """`acp-coder` without anything, in a terminal."""
+    return open_chat(ChatJob(Path.cwd(), dict(os.environ)))
+
+
 async def _open(job: ChatJob) -> int:
     style = TerminalStyle.of(job.environ)
     if job.environ.get("TERM", "dumb") in ("dumb", "unknown"):

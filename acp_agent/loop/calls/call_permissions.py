@@ -165,6 +165,8 @@ class Permissions:
         self.deciders = Deciders.from_config(*about, registry.knows)
         self.allowed: tuple[str, tuple[str, ...]] = ("", ())
         """The written command of the turn, and the calls that it allows."""
+        self._remembers = config.settings.agent.remembered_answers
+        """Whether what was always allowed is."""
         self._writes_calls = False
         """Whether the user has allowed a call that the model wrote as text: it calls tools in that way."""
         self._runs_unconfined = False
@@ -367,7 +369,8 @@ class Permissions:
         if any(answers.get(scope) == "reject" for scope in ask.scopes):
             words = f"The user chose never to allow {ask.scope_words} (see /permissions). It was not run."
             return Deny(words, "a remembered answer")
-        if ask.scopes and all(answers.get(scope) == "allow" for scope in ask.scopes):
+        known = ask.scopes and all(answers.get(scope) == "allow" for scope in ask.scopes)
+        if known and self._remembers:
             return Allow("a remembered answer")
         if facts.hooked is not None and facts.hooked.effect == "allow" and not ask.by_person:
             return Allow(facts.hooked.rule)

@@ -1,0 +1,66 @@
+"""`acp-coder models`: what can be chosen here, as the servers list it."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+
+import anyio
+
+from acp_agent.commands.config import config_here
+from acp_agent.config.credentials import find_key
+from acp_agent.config.load import Config
+from acp_agent.config.model import ProviderOptions
+from acp_agent.config.wire_apis import WIRE_APIS
+from acp_agent.errors import ConfigError, ProviderError
+from acp_agent.llm.base import Provider
+from acp_agent.llm.choose import choose_api, needs_key, shown_url
+
+SERVER_SECONDS = 10.0
+"""How long a server may take to list its models."""
+
+
+def run(options: Namespace, environ: Mapping[str, str]) -> int:
+    """0 if each server that was asked has answered. Raises ConfigError for a provider that is not configured."""
+    config = config_here(environ)
+    settings = config.settings
+    names = (
+        [options.provider] if options.provider else list(dict.fromkeys([settings.chosen_provider, *settings.providers]))
+    )
+    if settings.provider(names[0]) is None:
+        raise ConfigError(settings.no_provider(names[0]))
+    status = 0
+    for name in names:
+        try:
+            models = anyio.run(_listed, config, name, environ)
+        except (ConfigError, ProviderError) as error:
+            sys.stderr.write(f"{name}: {error}\n")
+            status = 1
+            continue
+        for model in models:
+            used = " (in use)" if f"{name}/{model}" == settings.choice(settings.agent.model) else ""
+            sys.stdout.write(f"{name}/{model}{used}\n")
+    return status
+
+
+async def _listed(config: Config, name: str, environ: Mapping[str, str]) -> Sequence[str]:
+    """The configured models, else those that the server lists."""
+    settings = config.settings.provider(name)
+    if settings is None:
+        raise ConfigError(config.settings.no_provider(name))
+    api = settings.api or choose_api(settings.base_url)
+    key = find_key(name, settings, environ)
+    if key is None and settings.api_key_env and needs_key(settings.base_url, api):
+        raise ConfigError(f"no API key: set {settings.api_key_env}, or run `acp-coder login --provider {name}`")
+    made = ProviderOptions.of(name, settings, key.value if key else None, max_retries=0)
+    provider: Provider = WIRE_APIS[api].load()(made)
+    try:
+        with anyio.fail_after(SERVER_SECONDS):
+            listed = [info.id for info in await provider.models()]
+    except TimeoutError:
+        where = shown_url(settings.base_url) or "the server"
+        raise ConfigError(f"{where} did not answer within {SERVER_SECONDS:g} s") from None
+    finally:
+        await provider.aclose()
+    return list(dict.fromkeys([*settings.models, *listed]))
