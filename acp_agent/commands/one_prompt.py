@@ -8,7 +8,7 @@ import shlex
 import stat
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from acp_agent.commands.parser import agent_variables
@@ -21,10 +21,6 @@ STDIN_SECONDS = 3.0
 """How long it is waited for the first of what is piped in, beside a prompt."""
 MAX_PIPED = 10_000_000
 """Characters of it."""
-FORMATS: dict[str, Callable[[], View]] = {
-    "json": lambda: ResultView(PipeOut(sys.stdout), PipeOut(sys.stderr)),
-    "stream-json": lambda: JsonView(PipeOut(sys.stdout)),
-}
 
 
 def chat(options: Namespace, environ: Mapping[str, str]) -> int:
@@ -53,7 +49,7 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
         text, cwd, environ, options.mode, model, options.session, answers, options.newest,
         keep_running=options.keep_running,
     )  # fmt: skip
-    ended = run_headless(job, FORMATS[form]() if form in FORMATS else view_for(environ))
+    ended = run_headless(job, _view(environ, form))
     if ended.status == CLOSED_STATUS:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # What Python flushes at its end.
         return ended.status
@@ -123,11 +119,19 @@ def in_session(options: Namespace, session_id: str, cwd: str, environ: Mapping[s
 
 
 def view_for(environ: Mapping[str, str]) -> View:
-    """A live terminal or plain lines; where stdout is no terminal it gets the answer alone."""
-    dumb = environ.get("TERM", "dumb") == "dumb"
-    if not sys.stdout.isatty():
-        coloured = sys.stderr.isatty() and not dumb and not environ.get("NO_COLOR")
-        return AnswerView(PipeOut(sys.stdout), PipeOut(sys.stderr), colour=coloured)
-    if dumb:
+    """All of it on stdout: a live terminal, or plain lines."""
+    if not sys.stdout.isatty() or environ.get("TERM", "dumb") == "dumb":
         return PlainView(sys.stdout)
     return TerminalView(sys.stdout, colour=not environ.get("NO_COLOR"))
+
+
+def _view(environ: Mapping[str, str], form: str) -> View:
+    """Where stdout is no terminal it gets the answer alone."""
+    if form == "json":
+        return ResultView(PipeOut(sys.stdout), PipeOut(sys.stderr))
+    if form == "stream-json":
+        return JsonView(PipeOut(sys.stdout))
+    if sys.stdout.isatty():
+        return view_for(environ)
+    coloured = sys.stderr.isatty() and environ.get("TERM", "dumb") != "dumb" and not environ.get("NO_COLOR")
+    return AnswerView(PipeOut(sys.stdout), PipeOut(sys.stderr), colour=coloured)

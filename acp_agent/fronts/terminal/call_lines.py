@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import time
 from collections.abc import Iterable, Iterator
@@ -173,4 +174,10 @@ def diff_lines(diff: acp.Diff, style: TerminalStyle, around: int = 2) -> Iterato
 
 def heading(diff: acp.Diff, style: TerminalStyle) -> str:
     added, removed = counts([diff])
-    return f"{style.paint(BOLD, legible(diff.path))} {style.paint(CYAN, f'+{added} -{removed}')}"
+    return f"{style.paint(BOLD, shown_path(diff.path))} {style.paint(CYAN, f'+{added} -{removed}')}"
+
+
+def shown_path(path: str) -> str:
+    """Relative, if it is below the current folder."""
+    relative = os.path.relpath(path)
+    return legible(path if relative.startswith("..") else relative)

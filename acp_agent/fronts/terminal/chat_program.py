@@ -92,16 +92,14 @@ class ChatProgram:
                 if await self._open():
                     if self._job.prompt:
                         await self._submit(self._job.prompt)
-                    async for event in self._screen.events:
-                        await self._handle(event)
-                        if event.kind == "leave":
-                            break
-                        self._touch()
+                    async with self._screen.events as events:
+                        async for event in events:
+                            await self._handle(event)
+                            self._touch()
                 tasks.cancel_scope.cancel()
         except* AgentError as group:
             self._view.say(self._style.paint(RED, str(group.exceptions[0])))
             self._status = 1
-        self._goodbye()
         return self._status
 
     def _connect(self, transport: Transport) -> AcpClient:
@@ -268,6 +266,8 @@ class ChatProgram:
                     self._interrupt()
                 case "cancel":
                     self._cancel()
+                case "leave":
+                    self._screen.leave()
                 case "unfold":
                     self._view.unfold()
                 case "mode" if self._modes:
@@ -460,9 +460,11 @@ class ChatProgram:
                     return NO_ANSWER
             return acp.CreateElicitationResponse(action="accept", content=content)
 
-    def _goodbye(self) -> None:
-        if self._session and self._prompt:
-            self._screen.print(self._style.paint(DIM, f"\nGo on with: acp-coder --session {self._session}"))
+    @property
+    def farewell(self) -> str:
+        """How to go on."""
+        words = f"Go on with: acp-coder --session {self._session}"
+        return f"\n{self._style.paint(DIM, words)}\n" if self._session and self._prompt else ""
 
 
 def _when(stamp: str | None) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
@@ -13,6 +15,9 @@ from msgspec import Struct
 from acp_agent.config.xdg import state_dir
 from acp_agent.fronts.terminal.screens import Screen, TerminalStyle
 from acp_agent.lazy import load
+
+if TYPE_CHECKING:
+    from acp_agent.fronts.terminal.chat_program import ChatProgram
 
 LIVE_SCREEN = "acp_agent.fronts.terminal.live_screen:LiveScreen"
 LINE_SCREEN = "acp_agent.fronts.terminal.line_screen:LineScreen"
@@ -51,16 +56,22 @@ async def _open(job: ChatJob) -> int:
         screen = load(LIVE_SCREEN)(style, job.cwd, load(HISTORY)(Path(state_dir(os.environ)), job.cwd))
     status = 0
     async with anyio.create_task_group() as tasks:
+        begun: list[ChatProgram] = []
 
         async def work() -> None:
             nonlocal status
             try:
-                program = await anyio.to_thread.run_sync(load, PROGRAM)
-                status = await program(job, screen).run()
+                program: ChatProgram = (await anyio.to_thread.run_sync(load, PROGRAM))(job, screen)
+                begun.append(program)
+                status = await program.run()
             finally:
                 screen.leave()
 
         tasks.start_soon(work)
         await screen.run()
-        tasks.cancel_scope.cancel()
+        for program in begun:
+            sys.stdout.write(program.farewell)
+            sys.stdout.flush()
+        if not begun:
+            tasks.cancel_scope.cancel()
     return status

@@ -100,7 +100,6 @@ class LineScreen:
                 tasks.cancel_scope.cancel()
         self.paint("", "")
         self._send.close()
-        self.events.close()
 
     def leave(self) -> None:
         self._left.cancel()

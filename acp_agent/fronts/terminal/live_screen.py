@@ -179,7 +179,6 @@ class LiveScreen:
             self._output.write_raw("".join(self._pending))
             self._output.flush()
             self._send.close()
-            self.events.close()
 
     def leave(self) -> None:
         if self._app.is_running and not self._app.is_done:

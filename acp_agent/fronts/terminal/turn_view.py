@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from acp_agent.fronts.terminal.call_lines import CallLines, ShownCall, counts
+from acp_agent.fronts.terminal.call_lines import CallLines, ShownCall, counts, shown_path
 from acp_agent.fronts.terminal.markdown_stream import MarkdownStream
 from acp_agent.fronts.terminal.screens import CYAN, DIM, GREEN, RED, YELLOW, CommandRow, Screen
 from acp_agent.legible import legible
@@ -228,7 +227,7 @@ class TurnView:
         for path in files[:FILES_NAMED]:
             added, removed = counts(self._changed.get(path, ()))
             facts = f" +{added} -{removed}" if added or removed else ""
-            named.append(f"{legible(os.path.relpath(path))}{facts}")
+            named.append(f"{shown_path(path)}{facts}")
         more = f" and {number - FILES_NAMED} more" if number > FILES_NAMED else ""
         return [f"{number} file{'s' * (number > 1)} changed: {', '.join(named)}{more}"]
 

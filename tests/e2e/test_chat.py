@@ -1,0 +1,304 @@
+"""The chat, in a real terminal: a pty, and `pyte` as what draws it."""
+
+import codecs
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import termios
+import time
+from collections.abc import Callable
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pyte
+import pytest
+
+from acp_agent.testing.fake_model import Answer, Call, FakeModel
+
+from .kit import COMMAND, alive, configured, environ
+
+SECONDS = 60
+
+
+class Tty:
+    """The terminal of a program: its screen, what has scrolled out of it, and keys."""
+
+    def __init__(self, pid: int, fd: int, columns: int, lines: int) -> None:
+        self.pid, self.fd = pid, fd
+        self.screen = pyte.HistoryScreen(columns, lines, history=5_000, ratio=0.5)
+        self._stream = pyte.Stream(self.screen)
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self.raw = ""
+
+    @property
+    def text(self) -> str:
+        """All lines, those that have scrolled out first."""
+        top = ["".join(line[x].data for x in range(self.screen.columns)) for line in self.screen.history.top]
+        return "\n".join(line.rstrip() for line in [*top, *self.screen.display])
+
+    def until(self, *words: str | Callable[[str], bool]) -> str:
+        """Reads until all of them are there; returns the text."""
+        ends = time.monotonic() + SECONDS
+        while not all(word(self.text) if callable(word) else word in self.text for word in words):
+            ready, _, _ = select.select([self.fd], [], [], max(0, ends - time.monotonic()))
+            assert ready and self._read(), f"{words} did not come:\n{self.text}"
+        return self.text
+
+    def _read(self) -> bool:
+        try:
+            data = os.read(self.fd, 65_536)
+        except OSError:
+            return False
+        text = self._decode(data)
+        self.raw += text
+        self._stream.feed(text)
+        return bool(data)
+
+    def type(self, keys: str) -> None:
+        os.write(self.fd, keys.encode())
+
+    def resize(self, columns: int, lines: int) -> None:
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self.screen.resize(lines, columns)
+        os.kill(self.pid, signal.SIGWINCH)
+
+    def ended(self) -> int:
+        """The exit status, once it has ended."""
+        while self._read():
+            pass
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+@contextmanager
+def terminal(home: Path, url: str, *arguments: str, columns=80, lines=24, program=(COMMAND,), **more: str):
+    pid, fd = pty.fork()
+    if pid == 0:
+        (home / "project").mkdir(exist_ok=True)
+        os.chdir(home / "project")
+        os.execvpe(program[0], [*program, *arguments], environ(home, url, **{"TERM": "xterm-256color", **more}))
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+    tty = Tty(pid, fd, columns, lines)
+    try:
+        yield tty
+    finally:
+        os.close(fd)  # It hangs up.
+        with suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+
+
+async def chat(home: Path, script: list, walk: Callable[[Tty, FakeModel], object], *arguments: str, **more):
+    """Runs `walk` beside a scripted model."""
+    (home / "project").mkdir(exist_ok=True)
+    async with FakeModel(script) as model:
+
+        def walked() -> None:
+            with terminal(home, model.base_url, *arguments, **more) as tty:
+                walk(tty, model)
+
+        with anyio.fail_after(4 * SECONDS):
+            await anyio.to_thread.run_sync(walked)
+
+
+def asked(model: FakeModel, number: int) -> str:
+    return json.dumps(model.requests[number].body["messages"])
+
+
+MARKDOWN = """# Title
+
+Some **bold** words and `code`, see [here](http://example.com/x).
+
+- one
+- two
+
+| a | b |
+|---|---|
+| 1 | 2 |
+
+```python
+def f(x):
+    return "a long line that stays whole" + x
+```
+"""
+EDIT = Answer(text=MARKDOWN, tool_calls=(Call("edit", {"path": "a.py", "old_string": "a + b", "new_string": "a - b"}),))
+RUN = Answer(tool_calls=(Call("bash", {"command": "echo before; exit 3"}),))
+
+
+async def test_a_prompt_is_answered_with_markdown_calls_a_question_and_a_closing_line(tmp_path):
+    def walk(tty: Tty, model: FakeModel) -> None:
+        tty.until("code · fake-model")
+        tty.type("please \\\rwork\r")
+        tty.until("Make this change?", "a digit, a letter, or arrows and Enter")
+        shown = tty.text
+        assert "❯ please\n  work\n" in shown and "**" not in shown and "(http://example.com/x)" in shown
+        assert '│     return "a long line that stays whole" + x' in shown and " • two" in shown
+        assert "  a.py +1 -1" in shown and "     2 -     return a + b\n     2 +     return a - b" in shown
+        assert "\x1b[31m" in tty.raw and "\x1b[32m" in tty.raw  # The diff has colours.
+        tty.type("y")
+        tty.until("Run this?", "$ echo before; exit 3", lambda text: text.count("a digit, a letter") == 1)
+        tty.type("1")
+        tty.until("1 file changed: a.py +1 -1", "❯\ncode ·")
+        assert "↳ Allow once" in tty.text and "● Edited a.py +1 -1" in tty.text
+        assert "✗ $ echo before; exit 3 · exit code 3" in tty.text and "│ before" in tty.text
+        assert "All done." in tty.text and " tokens · " in tty.text
+        tty.type("\x04")
+        assert tty.ended() == 0
+        assert "return a - b" in (tmp_path / "project" / "a.py").read_text()
+
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "a.py").write_text("def f(a, b):\n    return a + b\n")
+    await chat(tmp_path, [EDIT, RUN, "All done."], walk)
+
+
+async def test__no_and_what_to_do_instead_reaches_the_model_and_what_was_typed_before_answers_nothing(tmp_path):
+    def walk(tty: Tty, model: FakeModel) -> None:
+        tty.until("code · fake-model")
+        tty.type("go\r")
+        tty.until("Working")
+        tty.type("yes y 1")  # Before the question: they stand in the input.
+        model_released = anyio.from_thread.run_sync
+        model_released(model.release)
+        tty.until("Run this?", "a digit, a letter, or arrows and Enter")
+        tty.type("i")
+        tty.until("What should be done instead?")
+        tty.type("use make\r")
+        tty.until("↳ use make", "· not allowed", "Right.", "❯ yes y 1")
+        assert "They say what to do instead:\\nuse make" in asked(model, 1)
+        assert "Do not try to achieve" not in tty.text
+
+    slow = Answer(text="I run it.", hang_before=True, tool_calls=(Call("bash", {"command": "touch x"}),))
+    await chat(tmp_path, [slow, "Right."], walk)
+    assert not (tmp_path / "project" / "x").exists()
+
+
+async def test_while_it_works_enter_joins_the_turn_tab_waits_and_escape_gives_the_words_back(tmp_path):
+    def walk(tty: Tty, model: FakeModel) -> None:
+        tty.until("code · fake-model")
+        tty.type("third\r")
+        tty.until("❯ third", "Working")
+        tty.type("\x1b")
+        tty.until("Stopped", lambda text: text.rstrip().split("\n")[-2] == "❯ third")
+        tty.type("\x15first\r")
+        tty.until("❯ first", "Working")
+        tty.type("joined\r")
+        tty.until("joins the running turn")
+        tty.type("queued\t")
+        tty.until("after this turn: queued")
+        anyio.from_thread.run_sync(model.release)
+        tty.until("Two.", "❯ queued")
+        assert "joined" in asked(model, 2) and "queued" not in asked(model, 2) and "queued" in asked(model, 3)
+        tty.type("left\x03")
+        tty.until(lambda text: text.rstrip().split("\n")[-2] == "❯")
+        tty.type("\x03")
+        tty.until("Ctrl-C again leaves")
+        tty.type("\x03")
+        assert tty.ended() == 0
+
+    slow = Answer(text="One.", hang_before=True, tool_calls=(Call("list_directory", {}),))
+    await chat(tmp_path, [Answer(text="never", hang_before=True), slow, "Joined.", "Two."], walk)
+
+
+async def test_sessions_are_gone_on_with_modes_change_and_folded_text_opens(tmp_path):
+    def first(tty: Tty, model: FakeModel) -> None:
+        tty.until("Seen.", "● Read 30 lines of long.txt")
+        assert "line 7" not in tty.text
+        tty.type("\x0f")
+        tty.until("│ ", "line 7")
+        tty.type("\x1b[Z")
+        tty.until("auto · fake-model")
+        tty.type("/help\r")
+        tty.until("What is allowed", "Shift-Tab", "/resume")
+        tty.type("/exit\r")
+        assert tty.ended() == 0
+        assert "Go on with: acp-coder --session" in tty.text
+
+    def second(tty: Tty, model: FakeModel) -> None:
+        tty.until("That was the conversation so far.", "❯ look at @long.txt", "Seen.")
+        tty.type("!echo mine\r")
+        tty.until("exit code 0")
+        tty.type("/mod")
+        tty.until("Pick a model")
+        tty.type("\x15and\r")
+        tty.until("Again.")
+        assert "The user ran `echo mine` (exit code 0)" in asked(model, 0)
+
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "long.txt").write_text("".join(f"line {number}\n" for number in range(30)))
+    read = Answer(tool_calls=(Call("read", {"path": "long.txt"}),))
+    await chat(tmp_path, [read, "Seen."], first, "look at @long.txt")
+    await chat(tmp_path, ["Again."], second, "-c")
+
+
+@pytest.mark.parametrize("more", [{"NO_COLOR": "1"}, {"LANG": "C", "LC_ALL": "C"}, {"TERM": "dumb"}], ids=str)
+async def test_a_narrow_or_simple_terminal_gets_what_it_can_show(tmp_path, more):
+    def walk(tty: Tty, model: FakeModel) -> None:
+        tty.until("/help")
+        tty.type("go\r")
+        tty.until("Make this change?")
+        if "TERM" in more:
+            tty.until("Your answer:")
+            tty.type("y\r")
+        else:
+            tty.until("a digit")
+            tty.resize(60, 20)
+            tty.type("\x1b[A\x1b[A\r")
+        tty.until("1 file changed: n.txt", "All done.")
+        assert ("LANG" in more) == bool(re.search(r"\x1b\[[0-9;]*3[0-7]m", tty.raw)), "no colours"
+        if "TERM" in more:
+            assert "\x1b" not in tty.raw
+        elif "LANG" in more:
+            assert tty.text.isascii() and "* Wrote n.txt +1 -0" in tty.text
+        tty.type("\x04")
+        assert tty.ended() == 0
+
+    write = Answer(text="I write it.", tool_calls=(Call("write", {"path": "n.txt", "content": "new\n"}),))
+    await chat(tmp_path, [write, "All done."], walk, columns=40, **more)
+
+
+def children(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+async def test_it_is_stopped_and_goes_on_and_leaves_nothing_when_its_terminal_goes_away(tmp_path):
+    left: list[int] = []
+
+    def walk(tty: Tty, model: FakeModel) -> None:
+        tty.type(f"{COMMAND}\r")
+        tty.until("code · fake-model")
+        tty.type("half a pro")
+        tty.until("❯ half a pro")
+        tty.type("\x1a")
+        tty.until("Stopped")
+        tty.type("fg\r")
+        tty.until(lambda text: text.rsplit("Stopped", 1)[1].count("❯ half a pro") == 1)
+        tty.type("mpt\r")
+        tty.until("❯ half a prompt", "Working")
+        left.extend(children(tty.pid))
+        left.extend(each for pid in [*left] for each in children(pid))
+        assert len(left) == 2
+
+    await chat(tmp_path, [Answer(text="never", hang_before=True)], walk, program=("bash", "--norc", "-i"))
+    with anyio.fail_after(SECONDS):
+        while any(map(alive, left)):
+            await anyio.sleep(0.01)
+
+
+async def test_it_rings_if_that_is_configured_and_a_paste_is_a_placeholder(tmp_path):
+    def walk(tty: Tty, model: FakeModel) -> None:
+        tty.until("code · fake-model")
+        tty.type("\x1b[200~" + "".join(f"pasted {number}\n" for number in range(20)) + "\x1b[201~")
+        tty.until("[pasted text 1: 21 lines,")
+        assert "\a" not in tty.raw
+        tty.type(" is what?\r")
+        tty.until("Fine.", lambda _: "\a" in tty.raw)
+        assert "pasted 7\\npasted 8" in asked(model, 0)
+        tty.type("\x1b[A")
+        tty.until(lambda text: text.count("pasted 19") == 2)  # From the history.
+
+    await chat(tmp_path, ["Fine."], walk, **configured(tmp_path, '[terminal]\nnotify = "bell"\n'))
