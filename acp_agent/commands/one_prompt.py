@@ -14,7 +14,8 @@ from pathlib import Path
 from acp_agent.commands.parser import agent_variables
 from acp_agent.errors import UsageError
 from acp_agent.fronts.headless import CLOSED_STATUS, UNANSWERED_STATUS, Answers, Ended, Headless, run_headless
-from acp_agent.fronts.terminal.chat_start import ChatJob, open_chat
+from acp_agent.fronts.terminal.chat_start import open_chat
+from acp_agent.fronts.terminal.screens import ChatJob
 from acp_agent.fronts.view import AnswerView, JsonView, PipeOut, PlainView, ResultView, TerminalView, View
 
 STDIN_SECONDS = 3.0

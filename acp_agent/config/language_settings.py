@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -79,3 +79,11 @@ class ClientProfileConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     ] = None
     forms: Annotated[bool | None, key("Ask questions with forms, if it offers them.")] = None
     plans: Annotated[bool | None, key("It draws plans; `false`: the tool call shows the steps.")] = None
+
+
+class ChatConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    keys: Annotated[Literal["emacs", "vi"], key("Keys of the input in the terminal's chat.")] = "emacs"
+    notify: Annotated[
+        Literal["off", "bell", "osc9"],
+        key("What the terminal gets when the chat asks or is done: the bell, or a notification (OSC 9)."),
+    ] = "off"

@@ -14,7 +14,7 @@ import msgspec
 from acp_agent.config import place_settings as where
 from acp_agent.config import safety_settings as safety
 from acp_agent.config.compaction_settings import CompactionConfig
-from acp_agent.config.language_settings import ClientProfileConfig, LspConfig, ProtocolConfig, key
+from acp_agent.config.language_settings import ChatConfig, ClientProfileConfig, LspConfig, ProtocolConfig, key
 from acp_agent.config.mcp_settings import McpConfig
 from acp_agent.config.wire_apis import WIRE_APIS, ApiName
 
@@ -603,14 +603,6 @@ class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     backups: Annotated[int, key("Rotated log files kept.", ge=0, le=20)] = 2
 
 
-class TerminalConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    keys: Annotated[Literal["emacs", "vi"], key("Keys of the input in the terminal's chat.")] = "emacs"
-    notify: Annotated[
-        Literal["off", "bell", "osc9"],
-        key("What the terminal gets when the chat asks or is done: the bell, or a notification (OSC 9)."),
-    ] = "off"
-
-
 def as_choice(model: str) -> str:
     """`provider:model` as `provider/model`: the first of the two characters separates."""
     name = model.partition("/")[0].partition(":")[0]
@@ -675,7 +667,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     undo: UndoConfig = UndoConfig()
     worktree: where.WorktreeConfig = where.WorktreeConfig()
     log: LogConfig = LogConfig()
-    terminal: TerminalConfig = TerminalConfig()
+    terminal: ChatConfig = ChatConfig()
     audit: safety.AuditConfig = safety.AuditConfig()
 
     @property

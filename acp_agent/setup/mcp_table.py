@@ -37,13 +37,13 @@ def with_key(text: str, name: str, value: str, file: str) -> str:
         wanted = value
     document, after = _parsed(text, file), read_toml(text)
     *tables, last = name.split(".")
-    place: Any = document
+    shown: Any = document
     inside: Any = after
     try:
         for table in tables:
-            place = place.setdefault(table, tomlkit.table(is_super_table=table != tables[-1]))
+            shown = shown.setdefault(table, tomlkit.table(is_super_table=table != tables[-1]))
             inside = inside.setdefault(table, {})
-        place[last] = inside[last] = wanted
+        shown[last] = inside[last] = wanted
     except (TOMLKitError, TypeError, ValueError, AttributeError) as error:
         raise _unfit(file) from error
     return _checked(document, after, file)

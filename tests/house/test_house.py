@@ -49,6 +49,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "uvicorn": ("acp_agent.fronts.server.app",), "pathspec": ("acp_agent.executors.searching.search_worker",),
     "re2": ("acp_agent.linear",), "yaml": (), "playwright": (), "h11": ("acp_agent.executors.sandbox.proxy",),
     "cryptography": ("acp_agent.executors.sandbox.proxy",), "cronsim": ("acp_agent.tools.kit.timing",),
+    "prompt_toolkit": ("acp_agent.fronts.terminal",), "rich": ("acp_agent.fronts.terminal",),
     "platformdirs": (), "keyring": (), "acp_conformance": ("acp_conformance",),
     "asyncio": (
         "acp_agent.protocol", "acp_agent.agent", "acp_agent.open_sessions", "acp_agent.fronts.server",
@@ -83,6 +84,7 @@ ROOM_PAGES = {
     "tools/terminal": "docs/internals/places.md", "executors/sandbox": "docs/internals/sandbox.md",
     "executors/sandbox/proxy": "docs/internals/network.md", "fronts/lsp_server": "docs/internals/lsp-front.md",
     "fronts/server": "docs/internals/server.md", "fronts/playing": "docs/internals/recordings.md",
+    "fronts/terminal": "docs/internals/terminal.md",
     "llm/recordings": "docs/internals/recordings.md", "loop/hooks": "docs/internals/hooks.md",
     "loop/undo": "docs/internals/undo.md",
 }  # fmt: skip
@@ -205,6 +207,7 @@ ELSEWHERE = {
     "acp_agent/executors/start.py": "it gets a shell that begins with `as_before`, or what is `behind` one",
     "acp_agent/executors/far/side.py": "on a host, where no limit is raised",
     "acp_agent/client/terminals.py": "not the agent's process", "acp_agent/commands/demo.py": "not the agent's process",
+    "acp_agent/fronts/terminal/chat_program.py": "not the agent's process",
     "acp_agent/setup/helix.py": "not the agent's process", "kit/acp_conformance": "not the agent's process",
 }  # fmt: skip
 

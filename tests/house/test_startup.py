@@ -86,7 +86,7 @@ outbox.Outbox.emit = report_words
 
 NOT_AT_FIRST = {
     "pydantic", "pydantic_core", "selectolax", "tree_sitter", "mcp", "mcp_types", "openai", "genai_prices", "pygls",
-    "lsprotocol", "playwright", "yaml", "cronsim", "pathspec", "acp_agent.loop.ask",
+    "lsprotocol", "playwright", "yaml", "prompt_toolkit", "rich", "cronsim", "pathspec", "acp_agent.loop.ask",
     "acp_agent.loop.calls.sub_agents", "acp_agent.mcp.mcp_servers", "acp_agent.output.compress",
     "acp_agent.output.filters", "acp_agent.safety.lines.examine", "acp_agent.safety.lines.git_folder",
     "acp_agent.tools.net.browser_session", "acp_agent.tools.net.web_body", "acp_agent.tools.net.web_client",

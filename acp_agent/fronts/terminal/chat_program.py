@@ -22,7 +22,6 @@ from acp_agent.config.load import load_config
 from acp_agent.errors import AgentError, ConfigError, ConnectionClosed, PeerError
 from acp_agent.fronts.headless import AGENT_COMMAND
 from acp_agent.fronts.terminal.chat_commands import help_text, merged
-from acp_agent.fronts.terminal.chat_start import ChatJob
 from acp_agent.fronts.terminal.picks import (
     NO_ANSWER,
     form_picks,
@@ -31,7 +30,18 @@ from acp_agent.fronts.terminal.picks import (
     permission_pick,
     question_lines,
 )
-from acp_agent.fronts.terminal.screens import CYAN, DIM, RED, YELLOW, Pick, Picked, Row, Screen, ScreenEvent
+from acp_agent.fronts.terminal.screens import (
+    CYAN,
+    DIM,
+    RED,
+    YELLOW,
+    ChatJob,
+    ChatScreen,
+    Pick,
+    Picked,
+    PickRow,
+    ScreenEvent,
+)
 from acp_agent.fronts.terminal.turn_view import TurnView
 from acp_agent.legible import legible
 from acp_agent.output.sanitize import sanitize_output
@@ -55,7 +65,7 @@ CAPABILITIES = acp.ClientCapabilities(
 
 
 class ChatProgram:
-    def __init__(self, job: ChatJob, screen: Screen) -> None:
+    def __init__(self, job: ChatJob, screen: ChatScreen) -> None:
         self._job = job
         self._screen = screen
         self._view = TurnView(screen)
@@ -219,12 +229,13 @@ class ChatProgram:
 
     def _opened(self, modes: acp.SessionModeState | None, options: Sequence[acp.SessionConfigOption] | None) -> None:
         if modes is not None:
-            self._modes, self._view.mode = [mode.id for mode in modes.available_modes], modes.current_mode_id
+            self._modes = [mode.id for mode in modes.available_modes]
+            self._view.chose(modes.current_mode_id)
         self._view.configured(options or ())
 
     async def _set_mode(self, mode: str) -> None:
         await self._client.set_session_mode(self._session, mode)
-        self._view.mode = mode
+        self._view.chose(mode)
 
     async def _resume(self) -> None:
         sessions = (await self._client.list_sessions(cwd=self._job.cwd)).sessions
@@ -233,7 +244,7 @@ class ChatProgram:
             self._note("There is no other session in this folder.")
             return
         rows = [
-            Row(each.session_id, f"{_when(each.updated_at)}  {legible(each.title or 'without a title')}")
+            PickRow(each.session_id, f"{_when(each.updated_at)}  {legible(each.title or 'without a title')}")
             for each in others
         ]
         picked = await self._screen.ask(Pick("Go on with which session?", rows))
@@ -249,7 +260,7 @@ class ChatProgram:
                 for one in (each.options if isinstance(each, acp.SessionConfigSelectGroup) else [each])]  # fmt: skip
         start = next((at for at, each in enumerate(flat) if each.value == option.current_value), 0)
         picked = await self._screen.ask(
-            Pick("Which model?", [Row(each.value, legible(each.name)) for each in flat], start)
+            Pick("Which model?", [PickRow(each.value, legible(each.name)) for each in flat], start)
         )
         if picked.ids:
             answer = await self._client.set_config_option(self._session, "model", picked.ids[0])
@@ -444,7 +455,9 @@ class ChatProgram:
         async with self._asking:
             if not isinstance(request, acp.ElicitationFormMode):
                 self._view.say(f"{legible(request.message)}\n{legible(request.url)}")
-                picked = await self._ask(Pick("Open it in a browser.", [Row("yes", "Done", "y"), Row("no", "No", "n")]))
+                picked = await self._ask(
+                    Pick("Open it in a browser.", [PickRow("yes", "Done", "y"), PickRow("no", "No", "n")])
+                )
                 return acp.CreateElicitationResponse(action="accept" if picked.ids == ("yes",) else "decline")
             content: dict[str, acp.ElicitationContentValue] = {}
             self._view.say(legible(request.message))

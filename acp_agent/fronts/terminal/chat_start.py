@@ -4,38 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import anyio
 import anyio.to_thread
-from msgspec import Struct
 
 from acp_agent.config.xdg import state_dir
-from acp_agent.fronts.terminal.screens import Screen, TerminalStyle
+from acp_agent.fronts.terminal.screens import ChatJob, ChatScreen, TerminalStyle
 from acp_agent.lazy import load
-
-if TYPE_CHECKING:
-    from acp_agent.fronts.terminal.chat_program import ChatProgram
 
 LIVE_SCREEN = "acp_agent.fronts.terminal.live_screen:LiveScreen"
 LINE_SCREEN = "acp_agent.fronts.terminal.line_screen:LineScreen"
 HISTORY = "acp_agent.fronts.terminal.prompt_completion:FolderHistory"
 PROGRAM = "acp_agent.fronts.terminal.chat_program:ChatProgram"
-
-
-class ChatJob(Struct, frozen=True):
-    """What the chat begins with. `cwd` is absolute; `environ` is the agent's complete environment."""
-
-    cwd: Path
-    environ: Mapping[str, str]
-    prompt: str = ""
-    mode: str | None = None
-    model: str | None = None
-    session: str | None = None
-    newest: bool = False
-    """Whether to go on with the newest session of `cwd`."""
 
 
 def open_chat(job: ChatJob) -> int:
@@ -51,17 +33,17 @@ def bare(arguments: list[str]) -> int:
 async def _open(job: ChatJob) -> int:
     style = TerminalStyle.of(job.environ)
     if job.environ.get("TERM", "dumb") in ("dumb", "unknown"):
-        screen: Screen = load(LINE_SCREEN)(style)
+        screen: ChatScreen = load(LINE_SCREEN)(style)
     else:
         screen = load(LIVE_SCREEN)(style, job.cwd, load(HISTORY)(Path(state_dir(os.environ)), job.cwd))
     status = 0
     async with anyio.create_task_group() as tasks:
-        begun: list[ChatProgram] = []
+        begun: list[Any] = []
 
         async def work() -> None:
             nonlocal status
             try:
-                program: ChatProgram = (await anyio.to_thread.run_sync(load, PROGRAM))(job, screen)
+                program = (await anyio.to_thread.run_sync(load, PROGRAM))(job, screen)
                 begun.append(program)
                 status = await program.run()
             finally:

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 import anyio
 import anyio.to_thread
 
-from acp_agent.fronts.terminal.screens import CommandRow, Pick, Picked, Row, ScreenEvent, TerminalStyle
+from acp_agent.fronts.terminal.screens import CommandRow, Pick, Picked, PickRow, ScreenEvent, TerminalStyle
 
 
 class LineScreen:
-    """As `Screen`. Nothing is drawn; a line that ends in a backslash goes on."""
+    """As `ChatScreen`. Nothing is drawn; a line that ends in a backslash goes on."""
 
     def __init__(self, style: TerminalStyle) -> None:
         self.style = style
@@ -124,5 +124,5 @@ class LineScreen:
                 self._send.send_nowait(ScreenEvent("cancel"))
 
 
-def _named(row: Row) -> str:
+def _named(row: PickRow) -> str:
     return f"{row.name} ({row.key})" if row.key else row.name

@@ -43,7 +43,7 @@ from acp_agent.fronts.terminal.screens import (
     EventKind,
     Pick,
     Picked,
-    Row,
+    PickRow,
     ScreenEvent,
     TerminalStyle,
 )
@@ -70,7 +70,7 @@ class _Asked(Struct):
     at: int
     armed: bool = False
     """Whether keys answer it."""
-    row: Row | None = None
+    row: PickRow | None = None
     """The row that is answered in words."""
     marked: set[str] = field(default_factory=set)
     answer: Picked = Picked()
@@ -78,7 +78,7 @@ class _Asked(Struct):
 
 
 class LiveScreen:
-    """As `Screen`."""
+    """As `ChatScreen`."""
 
     def __init__(self, style: TerminalStyle, folder: Path, history: History) -> None:
         self.style = style
@@ -118,7 +118,7 @@ class LiveScreen:
 
     @commands.setter
     def commands(self, rows: Sequence[CommandRow]) -> None:
-        self._completer.commands = rows
+        self._completer.know(rows)
 
     def use_vi_keys(self) -> None:
         self._app.editing_mode = EditingMode.VI
@@ -189,14 +189,14 @@ class LiveScreen:
     def _arm(self, asked: _Asked) -> None:
         asked.armed = True
         if not asked.pick.rows:
-            self._take_words(asked, Row("", ""))
+            self._take_words(asked, PickRow("", ""))
         self._app.invalidate()
 
-    def _take_words(self, asked: _Asked, row: Row) -> None:
+    def _take_words(self, asked: _Asked, row: PickRow) -> None:
         asked.row, self._kept = row, self._buffer.text
         self._write("")
 
-    def _choose(self, asked: _Asked, row: Row) -> None:
+    def _choose(self, asked: _Asked, row: PickRow) -> None:
         if row.words:
             self._take_words(asked, row)
         else:
@@ -216,12 +216,12 @@ class LiveScreen:
         room = max(3, self.size.lines - BELOW_LINES - 2)
         first = max(0, min(asked.at - room // 2, len(asked.pick.rows) - room))
         for number, row in enumerate(asked.pick.rows[first : first + room], first):
-            here = number == asked.at and asked.armed
+            chosen = number == asked.at and asked.armed
             box = f"[{'x' if row.id in asked.marked else ' '}] " if asked.pick.several and not row.words else ""
             key = f" ({row.key})" if row.key else ""
-            line = f"{style.mark('row') if here else ' '} {number + 1}. {box}{row.name}{key}"
+            line = f"{style.mark('row') if chosen else ' '} {number + 1}. {box}{row.name}{key}"
             line = line if len(line) < width else f"{line[: width - 4]}{style.mark('more')}"
-            text.append(style.paint(BOLD, line) if here else line if asked.armed else style.paint(DIM, line))
+            text.append(style.paint(BOLD, line) if chosen else line if asked.armed else style.paint(DIM, line))
         return _fragments("\n".join(text))
 
     # --- drawing ----------------------------------------------------------------------------------------------
@@ -440,7 +440,7 @@ class LiveScreen:
                 self._answer(self._asked, Picked())
             self._say("interrupt")
 
-    def _mark_or_choose(self, asked: _Asked, row: Row) -> None:
+    def _mark_or_choose(self, asked: _Asked, row: PickRow) -> None:
         if asked.pick.several and not row.words:
             asked.marked ^= {row.id}
             self._app.invalidate()

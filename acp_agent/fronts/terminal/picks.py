@@ -7,7 +7,7 @@ from typing import Any
 
 from acp_agent.fronts.headless import QUESTIONS
 from acp_agent.fronts.terminal.call_lines import diff_lines, heading
-from acp_agent.fronts.terminal.screens import CYAN, DIM, Pick, Picked, Row, TerminalStyle
+from acp_agent.fronts.terminal.screens import CYAN, DIM, Pick, Picked, PickRow, TerminalStyle
 from acp_agent.fronts.view import command_of
 from acp_agent.legible import legible
 from acp_agent.protocol.client import QUESTION
@@ -53,13 +53,13 @@ def permission_pick(request: acp.RequestPermissionRequest) -> Pick:
     for option in ordered:
         key = "" if asks_model or option.kind in used else KEYS.get(option.kind, "")
         used.add(option.kind)
-        rows.append(Row(option.option_id, legible(option.name), key))
+        rows.append(PickRow(option.option_id, legible(option.name), key))
     start = 0
     if not asks_model:
         start = next((at for at, option in enumerate(ordered) if option.kind.startswith("reject")), 0)
         if any(option.option_id == "reject_once" for option in ordered):
             at = next(at for at, option in enumerate(ordered) if option.option_id == "reject_once")
-            rows.insert(at + 1, Row(INSTEAD, "No, and say what to do instead", "i", words=True))
+            rows.insert(at + 1, PickRow(INSTEAD, "No, and say what to do instead", "i", words=True))
     kind = call.kind if isinstance(call.kind, str) else ""
     title = legible(str(call.title)) if asks_model else QUESTIONS.get(kind, "Allow this?")
     return Pick(title, rows, start, words="What should be done instead?")
@@ -86,9 +86,9 @@ def form_picks(form: acp.ElicitationFormMode) -> list[tuple[str, Pick]]:
             continue
         choices, several = _choices(schema)
         title = legible(form.message) if len(fields) - other == 1 else getattr(schema, "title", None) or name
-        rows = [Row(value, legible(label)) for value, label in choices]
+        rows = [PickRow(value, legible(label)) for value, label in choices]
         if rows and other:
-            rows.append(Row(OTHER, "Something else, in your own words", words=True))
+            rows.append(PickRow(OTHER, "Something else, in your own words", words=True))
         picks.append((name, Pick(title, rows, several=several, words=title if not rows else "In your own words")))
     return picks
 

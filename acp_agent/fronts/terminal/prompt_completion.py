@@ -15,6 +15,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import History
 
 from acp_agent.fronts.terminal.screens import CommandRow
+from acp_agent.limits.decoding import read_json
 
 MAX_FILES = 20_000
 """Files of a folder that are completed."""
@@ -72,11 +73,12 @@ class FolderFiles:
 
 
 class PromptCompleter(Completer):
-    """`commands` is replaced when the agent names others."""
-
     def __init__(self, folder: Path) -> None:
         self.commands: Iterable[CommandRow] = ()
         self._files = FolderFiles(folder)
+
+    def know(self, commands: Iterable[CommandRow]) -> None:
+        self.commands = commands
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
         text = document.text_before_cursor
@@ -108,7 +110,7 @@ class FolderHistory(History):
         found = []
         for line in reversed(lines):
             try:
-                text = json.loads(line)
+                text = read_json(line)
             except ValueError:
                 continue
             found += [text] if isinstance(text, str) else []

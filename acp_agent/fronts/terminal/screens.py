@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Literal, Protocol
 
 from anyio.streams.memory import MemoryObjectReceiveStream
@@ -51,7 +52,7 @@ class ScreenEvent(Struct, frozen=True):
     text: str = ""
 
 
-class Row(Struct, frozen=True):
+class PickRow(Struct, frozen=True):
     """One answer of a question. `key`: a letter that chooses it. `words`: it asks for words."""
 
     id: str
@@ -64,7 +65,7 @@ class Pick(Struct, frozen=True):
     """A question. Without rows it is answered in words. `start`: the row that Enter chooses at first."""
 
     title: str
-    rows: Sequence[Row] = ()
+    rows: Sequence[PickRow] = ()
     start: int = 0
     several: bool = False
     words: str = "In your words"
@@ -85,7 +86,20 @@ class CommandRow(Struct, frozen=True):
     description: str
 
 
-class Screen(Protocol):
+class ChatJob(Struct, frozen=True):
+    """What the chat begins with. `cwd` is absolute; `environ` is the agent's complete environment."""
+
+    cwd: Path
+    environ: Mapping[str, str]
+    prompt: str = ""
+    mode: str | None = None
+    model: str | None = None
+    session: str | None = None
+    newest: bool = False
+    """Whether to go on with the newest session of `cwd`."""
+
+
+class ChatScreen(Protocol):
     """What is printed stays as it is, in the scrollback; what is drawn is below it."""
 
     style: TerminalStyle

@@ -8,7 +8,7 @@ from typing import Any
 
 from acp_agent.fronts.terminal.call_lines import CallLines, ShownCall, counts, shown_path
 from acp_agent.fronts.terminal.markdown_stream import MarkdownStream
-from acp_agent.fronts.terminal.screens import CYAN, DIM, GREEN, RED, YELLOW, CommandRow, Screen
+from acp_agent.fronts.terminal.screens import CYAN, DIM, GREEN, RED, YELLOW, ChatScreen, CommandRow
 from acp_agent.legible import legible
 from acp_agent.schema import acp
 
@@ -23,7 +23,7 @@ PLAN_MARKS = {"pending": "todo", "in_progress": "doing", "completed": "done"}
 class TurnView:
     """`update` takes notes; `finished` prints what will not change any more, `live` is the rest."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: ChatScreen) -> None:
         self._screen = screen
         self._style = screen.style
         self._lines = CallLines(screen.style)
@@ -91,6 +91,9 @@ class TurnView:
                 self.configured(options)
             case acp.AvailableCommandsUpdate(available_commands=commands):
                 self._screen.commands = [CommandRow(each.name, legible(each.description)) for each in commands]
+
+    def chose(self, mode: str) -> None:
+        self.mode = mode
 
     def configured(self, options: Sequence[acp.SessionConfigOption]) -> None:
         self.options = options
