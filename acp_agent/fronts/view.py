@@ -302,9 +302,14 @@ class AnswerView(PlainView):
         self._answer = answer
         self._line_open = False
         """Whether the answer's last line is not ended."""
+        self._message: str | None = None
+        """The message that it is of."""
 
     def update(self, session_id: str, update: acp.SessionUpdate) -> None:
         if isinstance(update, acp.AgentMessageChunk) and isinstance(update.content, acp.TextContent):
+            if update.message_id != self._message:
+                self._message = update.message_id
+                self._end_line()
             self._hear(legible(update.content.text))
             return
         if isinstance(update, acp.ToolCall):

@@ -24,6 +24,7 @@ from tests.forked import COMMAND, forked_command
 
 from .kit import environ
 
+CHAT = "e2e/test_chat.py::test_sessions_are_gone_on_with_modes_change_and_folded_text_opens"
 NOT_RUN = {
     'acp-coder prompt --ssh build-7:/srv/app "Why does the build fail?"': (
         "a host", "system/agent/test_hosts.py::test_ssh_on_the_command_line",
@@ -38,6 +39,8 @@ NOT_RUN = {
     "acp-conformance --profile opencode --tck acp-tck -- opencode": (
         "opencode and acp-tck", "conformance/test_kit.py::test_another_kit_stands_beside_it",
     ),
+    "acp-coder": ("a terminal", CHAT), "acp-coder -c": ("a terminal", CHAT),
+    "acp-coder -m openai/gpt-5.1": ("a terminal", CHAT),
     "acp-coder demo": ("to be run once", "e2e/test_cli.py::test_the_demo_mends_the_sample_or_fails"),
     "acp-coder serve": ("an end", "e2e/test_documented_commands.py::test_the_server_says_what_the_page_shows"),
 }  # fmt: skip
@@ -53,7 +56,8 @@ INSTEAD = {
 whole conformance kit, which `tests/conformance` runs."""
 
 SAYS = {
-    r"doctor": 'Ready: acp-coder prompt "What does this project do?"', r"prompt --json .*": '"stopReason":"end_turn"',
+    r"doctor": 'Ready: acp-coder prompt "What does this project do?"',
+    r"-p --output-format .*": '"stopReason":"end_turn"',
     r"setup": "(ACP): ",
     r"setup codecompanion": 'adapters = { acp = { acp_coder = require("acp_coder_codecompanion") } }',
     r"setup \w+": "is written.", r"setup \w+ --undo": "is removed.", r"sessions list": "Fix the failing test",
@@ -239,7 +243,7 @@ async def test_the_skill_the_command_and_the_sub_agent_of_the_page_work(tmp_path
     async with FakeModel(lambda _: "All done.") as model:
         done = await anyio.to_thread.run_sync(run, "acp-coder prompt '/fix 7 now'", tmp_path, model)
     assert done.returncode == 0, done.stderr
-    assert "* git diff --stat" in done.stdout and "* Sub-agent scout: /fix" in done.stdout
+    assert "* git diff --stat" in done.stderr and "* Sub-agent scout: /fix" in done.stderr
     system, user = (str(message["content"]) for message in model.requests[0].body["messages"])
     assert "- `release-notes`: How we write release notes" in user
     assert "You look for things." in system

@@ -31,7 +31,6 @@ from acp_agent.fronts.terminal.picks import (
     question_lines,
 )
 from acp_agent.fronts.terminal.screens import (
-    CYAN,
     DIM,
     RED,
     YELLOW,
@@ -41,6 +40,7 @@ from acp_agent.fronts.terminal.screens import (
     Picked,
     PickRow,
     ScreenEvent,
+    wrapped,
 )
 from acp_agent.fronts.terminal.turn_view import TurnView
 from acp_agent.legible import legible
@@ -70,6 +70,7 @@ class ChatProgram:
         self._screen = screen
         self._view = TurnView(screen)
         self._style = screen.style
+        screen.commands = merged(())
         self._asking = anyio.Lock()
         self._waiting: deque[str] = deque()
         self._told: list[str] = []
@@ -108,7 +109,7 @@ class ChatProgram:
                             self._touch()
                 tasks.cancel_scope.cancel()
         except* AgentError as group:
-            self._view.say(self._style.paint(RED, str(group.exceptions[0])))
+            self._tell(RED, str(group.exceptions[0]))
             self._status = 1
         return self._status
 
@@ -159,15 +160,18 @@ class ChatProgram:
         self._view.finished()
         working = None if self._since is None else time.monotonic() - self._since
         words = "" if working is None else f"Working {working:.0f} s, Esc stops, Enter joins in, Tab queues"
-        words = "" if self._answering else words
-        live = self._view.live(words[: self._screen.size.columns - 4])
+        live = "" if self._answering else self._view.live(words[: self._screen.size.columns - 4])
         for text in self._waiting:
             line = f"{self._style.mark('into')} after this turn: {text.partition(chr(10))[0]}"
             live += "\n" + self._style.paint(DIM, line[: self._screen.size.columns - 1])
         self._screen.paint(live, self._view.status(working))
 
     def _note(self, text: str) -> None:
-        self._view.say(self._style.paint(DIM, text))
+        self._tell(DIM, text)
+
+    def _tell(self, colour: str, text: str) -> None:
+        """A line of ours."""
+        self._view.say(self._style.paint(colour, wrapped(text, self._screen.size.columns - 1)))
         self._touch()
 
     def _update(self, session_id: str, update: acp.SessionUpdate) -> None:
@@ -206,7 +210,7 @@ class ChatProgram:
                 answer = await client.set_config_option(self._session, "model", job.model)
                 self._view.configured(answer.config_options)
         except PeerError as error:
-            self._view.say(self._style.paint(RED, legible(error.message)))
+            self._tell(RED, legible(error.message))
             self._status = 1
             return False
         self._touch()
@@ -217,8 +221,7 @@ class ChatProgram:
         self._session = new.session_id
         self._opened(new.modes, new.config_options)
         where = legible(str(self._job.cwd)).replace(self._job.environ.get("HOME") or "~", "~", 1)
-        words = self._style.paint(DIM, f"in {where}. /help lists keys and commands")
-        self._view.say(f"{self._style.paint(CYAN, 'acp-coder')} {words}")
+        self._tell(DIM, f"acp-coder in {where}. /help lists keys and commands.")
 
     async def _load(self, session_id: str) -> None:
         self._session = session_id
@@ -285,7 +288,7 @@ class ChatProgram:
                     at = self._modes.index(self._view.mode) if self._view.mode in self._modes else -1
                     await self._set_mode(self._modes[(at + 1) % len(self._modes)])
         except PeerError as error:
-            self._view.say(self._style.paint(RED, legible(error.message)))
+            self._tell(RED, legible(error.message))
 
     async def _submit(self, text: str, *, queue: bool = False) -> None:
         command = text.strip()
@@ -307,7 +310,7 @@ class ChatProgram:
         try:
             await work()  # type: ignore[operator]
         except PeerError as error:
-            self._view.say(self._style.paint(RED, legible(error.message)))
+            self._tell(RED, legible(error.message))
         self._touch()
 
     async def _renew(self) -> None:
@@ -373,7 +376,7 @@ class ChatProgram:
             ended = answer.stop_reason != "cancelled"
         except PeerError as error:
             self._view.end("", time.monotonic() - (self._since or 0), {}, None)
-            self._view.say(self._style.paint(RED, legible(error.message)))
+            self._tell(RED, legible(error.message))
         except ConnectionClosed:
             await anyio.sleep_forever()  # Who watches the agent says why it has ended.
         self._since = None
@@ -432,7 +435,7 @@ class ChatProgram:
         content = request.tool_call.content
         diffs = [item for item in content if isinstance(item, acp.Diff)] if isinstance(content, list) else []
         async with self._asking:
-            self._view.asked(question_lines(request, self._style), diffs)
+            self._view.asked(question_lines(request, self._style, self._screen.size.columns), diffs)
             self._touch()
             self._draw()
             picked = await self._ask(pick)
@@ -460,7 +463,7 @@ class ChatProgram:
                 )
                 return acp.CreateElicitationResponse(action="accept" if picked.ids == ("yes",) else "decline")
             content: dict[str, acp.ElicitationContentValue] = {}
-            self._view.say(legible(request.message))
+            self._view.say(wrapped(legible(request.message), self._screen.size.columns - 1))
             for name, pick in form_picks(request):
                 self._draw()
                 picked = await self._ask(pick)

@@ -7,7 +7,7 @@ from typing import Any
 
 from acp_agent.fronts.headless import QUESTIONS
 from acp_agent.fronts.terminal.call_lines import diff_lines, heading
-from acp_agent.fronts.terminal.screens import CYAN, DIM, Pick, Picked, PickRow, TerminalStyle
+from acp_agent.fronts.terminal.screens import CYAN, DIM, Pick, Picked, PickRow, TerminalStyle, wrapped
 from acp_agent.fronts.view import command_of
 from acp_agent.legible import legible
 from acp_agent.protocol.client import QUESTION
@@ -21,7 +21,7 @@ OTHER = "other"
 NO_ANSWER = acp.CreateElicitationResponse(action="decline")
 
 
-def question_lines(request: acp.RequestPermissionRequest, style: TerminalStyle) -> list[str]:
+def question_lines(request: acp.RequestPermissionRequest, style: TerminalStyle, width: int) -> list[str]:
     """What is asked about, whole, and why."""
     call = request.tool_call
     title = legible(call.title) if isinstance(call.title, str) else "A tool"
@@ -41,7 +41,8 @@ def question_lines(request: acp.RequestPermissionRequest, style: TerminalStyle) 
         if isinstance(item, acp.Content) and isinstance(item.content, acp.TextContent):
             text = legible(item.content.text).strip("`\n")
             if text.strip() and text.strip() not in said:
-                lines += [style.paint(DIM, f"  {line}") for line in text.split("\n") if line.strip()]
+                shown = wrapped("\n".join(f"  {line}" for line in text.split("\n") if line.strip()), width)
+                lines += [style.paint(DIM, line) for line in shown.split("\n")]
     return lines
 
 
@@ -85,7 +86,7 @@ def form_picks(form: acp.ElicitationFormMode) -> list[tuple[str, Pick]]:
         if other and name == OTHER:
             continue
         choices, several = _choices(schema)
-        title = legible(form.message) if len(fields) - other == 1 else getattr(schema, "title", None) or name
+        title = "Your answer:" if len(fields) - other == 1 else getattr(schema, "title", None) or name
         rows = [PickRow(value, legible(label)) for value, label in choices]
         if rows and other:
             rows.append(PickRow(OTHER, "Something else, in your own words", words=True))

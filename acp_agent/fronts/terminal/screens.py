@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
@@ -19,6 +20,15 @@ MARKS = {
     "doing": ("◐", "[~]"), "done": ("☑", "[x]"),
 }  # fmt: skip
 FRAMES = ("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|/-\\")
+
+
+def wrapped(text: str, width: int) -> str:
+    """Text without colours, its long lines broken between words; what they are indented by stays."""
+    lines = []
+    for line in text.split("\n"):
+        indent = line[: len(line) - len(line.lstrip())]
+        lines += textwrap.wrap(line, max(width, 20), subsequent_indent=indent, break_on_hyphens=False) or [""]
+    return "\n".join(lines)
 
 
 class TerminalStyle(Struct, frozen=True):

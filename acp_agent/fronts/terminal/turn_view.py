@@ -28,6 +28,8 @@ class TurnView:
         self._style = screen.style
         self._lines = CallLines(screen.style)
         self._answer = MarkdownStream(screen.style)
+        self._message: str | None = None
+        """Which one the answer is of."""
         self._thought = ""
         self._thought_at = 0.0
         self._calls: dict[str, ShownCall] = {}
@@ -51,9 +53,13 @@ class TurnView:
 
     def update(self, session_id: str, update: acp.SessionUpdate) -> None:
         match update:
-            case acp.AgentMessageChunk(content=acp.TextContent(text=text)):
+            case acp.AgentMessageChunk(content=acp.TextContent(text=text), message_id=message):
                 self._heard()
-                self._end_thought()
+                if message == self._message:
+                    self._end_thought()
+                else:
+                    self._message = message
+                    self._end_text()
                 self._answer.take(legible(text))
             case acp.AgentThoughtChunk(content=acp.TextContent(text=text)):
                 self._heard()

@@ -1,0 +1,125 @@
+"""`acp-coder -p` in scripts and pipes, with real programs beside it."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from acp_agent.testing.fake_model import Answer, Call, FakeModel
+
+from ..agent.kit import without_context
+from .kit import COMMAND, alive, environ
+from .test_cli import WRITE, on_a_terminal, session_of, text
+
+SECONDS = 60
+
+
+async def sh(model: FakeModel, home: Path, line: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Runs a line of bash in which `acp-coder` is the command."""
+    env = environ(home, model.base_url, **more)
+    env["PATH"] = f"{Path(COMMAND).parent}:{env['PATH']}"
+
+    def run() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-c", line], cwd=home, env=env, capture_output=True, text=True, timeout=SECONDS, check=False,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    return await anyio.to_thread.run_sync(run)
+
+
+def said(model: FakeModel, number: int = 0) -> str:
+    return text(without_context(model.requests[number].body["messages"])[-1])
+
+
+async def test_what_is_piped_in_belongs_to_the_prompt(tmp_path):
+    (tmp_path / "log").write_text("boom\n")
+    lines = {
+        "cat log | acp-coder -p explain this": "explain this\n\nboom", "acp-coder -p < log": "boom",
+        "cat log | acp-coder prompt -": "boom",
+        "acp-coder -m fake-model -p 'explain this' < log": "explain this\n\nboom",
+        "cat log | acp-coder fix the test": "fix the test\n\nboom", "acp-coder -p -- --yes?": "--yes?",
+    }  # fmt: skip
+    async with FakeModel(lambda _: "ok") as model:
+        for line, prompt in lines.items():
+            done = await sh(model, tmp_path, line)
+            assert (done.returncode, done.stdout) == (0, "ok\n"), f"{line}: {done.stderr}"
+            assert said(model, -1) == prompt, line
+
+
+async def test_stdout_is_the_answer_alone_and_json_is_one_object(tmp_path):
+    script = [Answer(text="I write.", thought="hm", tool_calls=WRITE.tool_calls), "Done."]
+    async with FakeModel([*script, *script]) as model:
+        done = await sh(model, tmp_path, "acp-coder -p go --output-format json")
+        result = json.loads(done.stdout)
+        assert done.returncode == 7 and result["denied"] == ["Write n.txt"] and result["files"] == []
+        assert "hm" in done.stderr and "nobody could be asked" not in done.stdout
+        done = await sh(model, tmp_path, "acp-coder -p -y go --output-format=json 2>/dev/null")
+        result = json.loads(done.stdout)
+        assert (done.returncode, result["text"], result["stopReason"], result["cost"]) == (0, "Done.", "end_turn", 0.0)
+        assert result["files"] == [{"path": str(tmp_path / "n.txt"), "change": "created"}] and result["denied"] == []
+        assert result["usage"]["totalTokens"] > 0 and result["sessionId"] == await session_of(model, tmp_path)
+
+
+async def test_a_closed_pipe_stops_the_turn_quietly(tmp_path):
+    slow = Answer(deltas=3000, delta_text="line {number}\n", interval_ms=5, tool_calls=WRITE.tool_calls)
+    async with FakeModel([slow, "never"]) as model:
+        done = await sh(model, tmp_path, "acp-coder -p -y go | head -3; echo ${PIPESTATUS[0]}")
+        assert done.stdout == "line 0\nline 1\nline 2\n141\n" and done.stderr == ""
+        assert len(model.requests) == 1 and not (tmp_path / "n.txt").exists()
+
+
+async def test_deny_refuses_what_was_always_allowed(tmp_path):
+    async with FakeModel([WRITE, "Written."] * 3) as model:
+        await on_a_terminal(model, tmp_path, ["prompt", "go"], ("1 to 4:", "2\n"))
+        (tmp_path / "n.txt").unlink()
+        assert (await sh(model, tmp_path, "acp-coder -p go")).returncode == 0 and (tmp_path / "n.txt").exists()
+        (tmp_path / "n.txt").unlink()
+        done = await sh(model, tmp_path, "acp-coder -p --deny go")
+        assert done.returncode == 0 and "rejected (--deny)" in done.stderr and not (tmp_path / "n.txt").exists()
+
+
+async def test_background_processes_are_named_and_can_be_left_running(tmp_path):
+    start = Answer(tool_calls=(Call("bash", {"command": "echo up; exec sleep 600", "background": True}),))
+    async with FakeModel([start, "Started.", start, "Started."]) as model:
+        done = await sh(model, tmp_path, "acp-coder -p -y go")
+        assert "ends with this run: `echo up; exec sleep 600` (process " in done.stderr
+        ended = int(done.stderr.split("(process ")[1].split(")")[0])
+        assert not alive(ended)
+        done = await sh(model, tmp_path, "acp-coder -p -y --keep-running go")
+        stop = done.stderr.split("Stop it: kill -- -")[1].split(".")[0]
+        left, file = int(stop), Path(done.stderr.split("Its output: ")[1].split(". Stop")[0])
+        try:
+            assert alive(left) and file.read_text() == "up\n"
+        finally:
+            os.killpg(left, signal.SIGKILL)
+            file.unlink()
+
+
+async def test_configuration_models_and_sessions_from_the_command_line(tmp_path):
+    async with FakeModel(["ok"], models=("fake-model", "other")) as model:
+        file = tmp_path / ".config" / "acp-coder" / "config.toml"
+        assert (await sh(model, tmp_path, "acp-coder config path")).stdout == f"{file}\n"
+        done = await sh(
+            model, tmp_path, "acp-coder config set agent.mode ask && acp-coder config set agent.max_cost 2.5"
+        )
+        assert done.returncode == 0 and file.read_text() == '[agent]\nmode = "ask"\nmax_cost = 2.5\n'
+        done = await sh(model, tmp_path, "acp-coder config set agent.mode fast")
+        assert done.returncode == 2 and f"{file}:2" in done.stderr and '"ask"' in file.read_text()
+        shown = (await sh(model, tmp_path, "acp-coder config show --changed")).stdout
+        assert 'agent.mode = "ask"\n' in shown and "undo.enabled" not in shown
+        done = await sh(model, tmp_path, "EDITOR='sed -i s/ask/fast/' acp-coder config edit")
+        assert done.returncode == 2 and "agent.mode" in done.stderr
+        assert (await sh(model, tmp_path, "acp-coder config check")).returncode == 2
+        file.unlink()
+        assert (await sh(model, tmp_path, "acp-coder config check")).returncode == 0
+        listed = (await sh(model, tmp_path, "acp-coder models")).stdout
+        assert listed == "default/fake-model (in use)\ndefault/other\n"
+        await sh(model, tmp_path, "acp-coder -p go")
+        session = await session_of(model, tmp_path)
+        await sh(model, tmp_path, f"acp-coder sessions rename {session[:8]} A better title")
+        assert "A better title" in (await sh(model, tmp_path, "acp-coder sessions list")).stdout
