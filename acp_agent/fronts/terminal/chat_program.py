@@ -70,7 +70,7 @@ class ChatProgram:
         self._screen = screen
         self._view = TurnView(screen)
         self._style = screen.style
-        screen.commands = merged(())
+        screen.offer(merged(()))
         self._asking = anyio.Lock()
         self._waiting: deque[str] = deque()
         self._told: list[str] = []
@@ -178,7 +178,7 @@ class ChatProgram:
         if session_id == self._session or not self._session:
             self._view.update(session_id, update)
             if isinstance(update, acp.AvailableCommandsUpdate):
-                self._screen.commands = merged(self._screen.commands)
+                self._screen.offer(merged(self._screen.commands))
             self._touch()
 
     def _ring(self, words: str) -> None:

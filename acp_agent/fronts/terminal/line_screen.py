@@ -30,6 +30,9 @@ class LineScreen:
         self._heard = anyio.Event()
         self._left = anyio.CancelScope()
 
+    def offer(self, rows: Sequence[CommandRow]) -> None:
+        self.commands = rows
+
     @property
     def size(self) -> os.terminal_size:
         return shutil.get_terminal_size()

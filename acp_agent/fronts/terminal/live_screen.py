@@ -116,8 +116,7 @@ class LiveScreen:
     def commands(self) -> Sequence[CommandRow]:
         return tuple(self._completer.commands)
 
-    @commands.setter
-    def commands(self, rows: Sequence[CommandRow]) -> None:
+    def offer(self, rows: Sequence[CommandRow]) -> None:
         self._completer.know(rows)
 
     def use_vi_keys(self) -> None:

@@ -114,7 +114,13 @@ class ChatScreen(Protocol):
 
     style: TerminalStyle
     events: MemoryObjectReceiveStream[ScreenEvent]
-    commands: Sequence[CommandRow]
+
+    @property
+    def commands(self) -> Sequence[CommandRow]: ...
+
+    def offer(self, rows: Sequence[CommandRow]) -> None:
+        """The commands that are there from now on."""
+        ...
 
     @property
     def size(self) -> os.terminal_size: ...

@@ -96,7 +96,7 @@ class TurnView:
             case acp.ConfigOptionUpdate(config_options=options):
                 self.configured(options)
             case acp.AvailableCommandsUpdate(available_commands=commands):
-                self._screen.commands = [CommandRow(each.name, legible(each.description)) for each in commands]
+                self._screen.offer([CommandRow(each.name, legible(each.description)) for each in commands])
 
     def chose(self, mode: str) -> None:
         self.mode = mode
