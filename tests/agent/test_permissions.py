@@ -32,7 +32,7 @@ async def test_the_request_shows_the_diff_and_without_a_yes_nothing_is_written(t
         (request,) = r.editor.permission_requests
         diff, why = request.tool_call.content
         assert isinstance(diff, Diff)
-        assert why.content.text == "Asked because it changes a file.\n\nThe rules say that edits are asked about."
+        assert why.content.text == "Asked because it changes a file."
         assert (diff.old_text, diff.new_text) == (None, "x\n")
         assert "edits in this project" in request.options[1].name
 

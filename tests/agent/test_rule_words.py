@@ -1,24 +1,33 @@
-"""The rules that decided, in sentences."""
+"""Why a call is asked about, in one sentence."""
 
-from acp_agent.loop.calls.rule_words import rule_words
+from acp_agent.loop.calls.rule_words import asked_because
 from tests.tables import table
 
+VAGUE = "it may change something"
 
-@table(("rule", "said"), [
+
+@table(("reason", "rule", "said"), [
     (
-        "dangerous:python3 -c; scope:touch",
-        "The rules say that `python3 -c` can run or change anything and that `touch` changes something.",
+        VAGUE, "dangerous:python3 -c; scope:touch",
+        "Asked because `python3 -c` can run or change anything and `touch` changes something.",
     ),
-    ("dangerous:sed s/a/b/; e", "The rules say that `sed s/a/b/; e` can run or change anything."),
-    ("edits ask", "The rules say that edits are asked about."),
-    ("redirect; redirect", "The rules say that its output goes to a file."),
+    (VAGUE, "dangerous:sed s/a/b/; e", "Asked because `sed s/a/b/; e` can run or change anything."),
+    ("it changes a file", "edits ask", "Asked because it changes a file."),
+    (VAGUE, "redirect; redirect", "Asked because its output goes to a file."),
+    (VAGUE, "scope:cat; redirect", "Asked because `cat` changes something and its output goes to a file."),
     (
-        "tools.permissions.bash[0] ask `git *` (config.toml:3); unknown",
-        "The rules say that your rule `tools.permissions.bash[0] ask `git *` (config.toml:3)` decides and that it "
-        "may change something.",
+        VAGUE, "tools.permissions.bash[0] ask `git *` (config.toml:3); unknown",
+        "Asked because your rule `tools.permissions.bash[0] ask `git *` (config.toml:3)` asks and it may change "
+        "something.",
     ),
-    ("risk high: it deletes; now", "The rules say that a high risk is asked about every time."),
-    ("something new", "The rules say that something new."),
+    ("one of your rules asks (x)", "tools.policy[1] x", "Asked because your rule `tools.policy[1] x` asks."),
+    ("it deletes; now", "risk high: it deletes; now", "Asked because it deletes and now."),
+    ("it names `.env`, which may keep keys or passwords", "key file: .env", "Asked because it names `.env`, which may "
+     "keep keys or passwords."),
+    ("it changes a file that other programs trust", "protected: .envrc",
+     "Asked because `.envrc` is loaded by direnv when a shell enters the folder, once you allow it."),
+    ("it asks for x", "something new", "Asked because it asks for x."),
+    ("it may change something", "", "Asked because it may change something."),
 ])  # fmt: skip
-def test_a_rule_is_a_sentence(rule: str, said: str):
-    assert rule_words(rule) == said
+def test_the_reason_is_one_sentence_with_what_the_rule_knows(reason: str, rule: str, said: str):
+    assert asked_because(reason, rule) == said

@@ -155,7 +155,7 @@ async def test_paths_are_matched_as_they_are_shown_and_protected_ones_must_be_na
     )
     async with went(tmp_path, script, config=config, otherwise=reject_once) as r:
         (asked,) = r.editor.permission_requests
-        assert "`.vscode` is protected" in asked.tool_call.content[-1].content.text
+        assert "`.vscode` is loaded by VS Code" in asked.tool_call.content[-1].content.text
         assert (r.project / "a.txt").exists() and not (r.project / ".vscode").exists()
 
 

@@ -49,7 +49,7 @@ def explained(tmp_path: Path, *arguments: str, rules: str = RULES):
 def test_explain_shows_the_parts_their_verdicts_and_the_rule_with_its_place(tmp_path):
     done = explained(tmp_path, "explain", "cargo test && sudo id")
     assert done.returncode == 0
-    assert done.stdout.splitlines()[0] == "ask: it is dangerous: it uses another user's privileges"
+    assert done.stdout.splitlines()[0] == "ask: it uses another user's privileges"
     assert "cargo test: asks, since it may change something" in done.stdout
     assert "sudo id: asks, since it may change something [dangerous:sudo], risk high" in done.stdout
     assert f"{tmp_path}/config.toml:5)" in done.stdout

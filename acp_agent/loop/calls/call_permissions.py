@@ -77,7 +77,7 @@ ONCE = "If you allow it, commands that need no other question run without a sand
 
 ID_CHARS = 8
 
-RULE_WORDS = "acp_agent.loop.calls.rule_words:rule_words"
+ASKED_BECAUSE = "acp_agent.loop.calls.rule_words:asked_because"
 
 
 class PermissionResult(Struct, frozen=True):
@@ -490,9 +490,8 @@ def _with_wider(ask: Ask, answers: Mapping[str, Decision]) -> dict[str, Decision
 
 
 def _explained(call: acp.ToolCallUpdate, ask: Ask) -> acp.ToolCallUpdate:
-    """The call with the reason for the question, the risk and the rule that asks."""
-    lines = [f"Asked because {ask.reason}.", *ask.notes]
-    lines += [load(RULE_WORDS)(ask.rule)] if ask.rule else []
+    """The call with why it is asked about."""
+    lines = [load(ASKED_BECAUSE)(ask.reason, ask.rule), *ask.notes]
     text = acp.Content(content=acp.TextContent(text=legible("\n\n".join(lines))))
     shown = call.content if isinstance(call.content, list) else []
     meta = call.meta if isinstance(call.meta, dict) else {}

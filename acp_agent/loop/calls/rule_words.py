@@ -1,4 +1,4 @@
-"""The rule that decided, as a sentence for the user. The audit log keeps the rule's short name."""
+"""Why a call is asked about, as one sentence for the user. The audit log keeps reason and rule as they are."""
 
 from __future__ import annotations
 
@@ -6,52 +6,50 @@ import re
 
 from acp_agent.config.trusted_files import who_loads
 
-__all__ = ["rule_words"]
+__all__ = ["asked_because"]
 
 KINDS = {
     "dangerous": "`{}` can run or change anything",
     "scope": "`{}` changes something",
     "wrapper": "`{}` runs another command",
-    "looks": "`{}` only looks",
     "protected": "`{}` is protected",
-    "key file": "`{}` may keep keys or passwords",
 }
 """Words for rules with a name behind their kind: `dangerous:python3 -c`."""
 
 NAMES = {
-    "git init": "a repository within another one is asked about",
+    "git init": "it makes a repository within another one",
     "redirect": "its output goes to a file",
     "not literal": "a part of it is known only when it runs",
-    "unknown": "it may change something",
-    "edits ask": "edits are asked about",
-    "deletions ask": "deletions are asked about",
-    "the network asks": "requests to the network are asked about",
-    "third-party tools ask": "tools of others are asked about",
-    "switching the mode asks": "changes of the mode are asked about",
-    "outside the project": "it is outside the project",
-    "outside the sandbox": "it runs outside the sandbox",
-    "understated risk": "the model must not understate a risk",
     "rules deny some commands": "some commands are denied, and this one cannot be told from them",
 }
 
-BETWEEN = re.compile(rf"; (?=(?:{'|'.join(KINDS)}):|{'|'.join(map(re.escape, NAMES))}|risk high:|tools\.)")
+OTHERS = (
+    "looks:", "key file:", "risk high:", "tools.", "unknown", "edits ask", "deletions ask", "the network asks",
+    "third-party tools ask", "unclear keys ask", "switching the mode asks", "outside the project",
+    "outside the sandbox", "understated risk",
+)  # fmt: skip
+"""How other rules begin, which say no more than the reason."""
+BETWEEN = re.compile(rf"; (?=(?:{'|'.join(KINDS)}):|{'|'.join(map(re.escape, (*NAMES, *OTHERS)))})")
 """A name may contain "; " itself."""
 
+VAGUE = frozenset(
+    ("it may change something", "it changes a file that other programs trust", "it deletes what other programs trust")
+)
+"""Reasons that say less than such a rule."""
 
-def rule_words(rule: str) -> str:
-    """A sentence that says what `rule`, the name of one or more rules, means."""
-    said = dict.fromkeys(_words(name) for name in BETWEEN.split(rule))
-    return f"The rules say that {' and that '.join(said)}."
+
+def asked_because(reason: str, rule: str) -> str:
+    """One sentence: the user's own rule if there is one, the reason, and what a rule knows of it."""
+    names = BETWEEN.split(rule) if rule else []
+    facts = [_words(name) for name in names if name in NAMES or name.partition(":")[0] in KINDS]
+    reasons = [each for each in reason.split("; ") if not (facts and each in VAGUE)]
+    if own := next((name for name in names if name.startswith("tools.")), ""):
+        reasons = [f"your rule `{own}` asks", *(each for each in reasons if not each.startswith("one of your rules"))]
+    return f"Asked because {' and '.join(dict.fromkeys((*reasons, *facts)))}."
 
 
 def _words(name: str) -> str:
     kind, _, what = name.partition(":")
     if kind == "protected" and (row := who_loads(what.strip())) is not None:
-        return f"{KINDS[kind].format(what.strip())} (loaded by {row.who} {row.when})"
-    if kind in KINDS and what:
-        return KINDS[kind].format(what.strip())
-    if name.startswith("risk high:"):
-        return "a high risk is asked about every time"
-    if name.startswith("tools."):
-        return f"your rule `{name}` decides"
-    return NAMES.get(name, name)
+        return f"`{what.strip()}` is loaded by {row.who} {row.when}"
+    return KINDS[kind].format(what.strip()) if kind in KINDS else NAMES[name]

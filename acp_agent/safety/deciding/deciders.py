@@ -225,11 +225,12 @@ class Deciders(Struct, frozen=True):
         verdict, risk, config = examined.verdict, examined.risk, self.config.risk
         if isinstance(verdict, Allow):
             return verdict
-        verdict = replace(verdict, notes=(*verdict.notes, f"Risk: {risk.level} ({because(risk.reasons)})"))
+        if risk.level == "high":
+            verdict = replace(verdict, notes=(*verdict.notes, "Risk: high"))
         if config.autonomy == "full":
             return verdict
         if risk.level == "high":
-            reason, rule = f"it is dangerous: {because(risk.reasons)}", f"risk high: {because(risk.reasons)}"
+            reason, rule = because(risk.reasons), f"risk high: {because(risk.reasons)}"
             if verdict.by_person:
                 reason, rule = f"{reason}; {verdict.reason}", f"{rule}; {verdict.rule}"
             return replace(verdict, reason=reason, every_time=True, rule=rule)

@@ -91,7 +91,7 @@ async def test_an_edit_is_asked_about_with_its_diff_and_a_click_allows_it(tmp_pa
         await visit.send("greet")
         question = visit.page.get_by_role("region", name="Permission requested")
         await expect(question).to_contain_text("+hello")
-        await expect(question).to_contain_text("The rules say that edits are asked about")
+        await expect(question).to_contain_text("Asked because it changes a file")
         assert not (visit.place.project / "greeting.txt").exists()
         await question.get_by_role("button", name=re.compile("^Allow")).first.click()
         await visit.says("Written.")
