@@ -12,7 +12,7 @@ import base64
 import binascii
 import json
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -75,6 +75,7 @@ PROVIDERS = ("providers/list", "providers/set", "providers/disable")
 UNSTABLE = (AUTH_STATUS, *PROVIDERS)
 """Behind `protocol.unstable`."""
 V2 = "acp_agent.protocol.v2.dialect:V2"
+WITH_CHILDREN = "acp_agent.loop.calls.sub_agents:with_children"
 COMMANDS = "acp_agent.loop.prompts.menu:own_commands"
 CANCEL_CALL = "_session/cancel_call"
 RAW = (*UNDO_METHODS, SET_MODEL, CANCEL_CALL)
@@ -189,6 +190,8 @@ class Agent:
             return
         if (session := self.sessions.get(cancel.session_id)) is not None:
             session.queue.cancel()
+        elif (above := self.sessions.above(cancel.session_id)) is not None and above[0].client.shows_children:
+            above[0].queue.cancel_call(above[1])
 
     def _note_diagnostics(self, method: str, params: Any) -> None:
         try:
@@ -286,10 +289,13 @@ class Agent:
 
     async def load_session(self, request: acp.LoadSessionRequest) -> Reply:
         session, entries = await self._reopen(request, reads=True)
-        for update in load(REPLAY)(entries):
+        async for session_id, above, update in _replayed(session, entries):
             if session.queue.closed:
                 raise InvalidParams(f"Session {session.id!r} was closed or reloaded in the meantime")
-            session.client.update(update)
+            if session_id == session.id:
+                session.client.update(update)
+            else:
+                session.client.update_below(session_id, update, above)
             await session.outbox.drain()
         return Reply(acp.LoadSessionResponse(**told_of(session)), lambda: self._start(session))
 
@@ -538,7 +544,9 @@ class Agent:
             raise InvalidParams(
                 "Invalid params: $: an object with the strings `sessionId` and `toolCallId` is expected"
             )
-        if not await (await self._session(session_id)).cancel_call(call_id):
+        above = self.sessions.above(session_id)
+        session = await self._session(session_id) if above is None else above[0]
+        if not await session.cancel_call(call_id):
             raise InvalidParams(f"Invalid params: $.toolCallId: no call {call_id!r} runs")
         return {}
 
@@ -578,6 +586,16 @@ class Agent:
 
 
 REPLAY = "acp_agent.loop.memory.replay:replayed_updates"
+
+
+async def _replayed(session: Session, entries: Sequence[LogEntry]) -> AsyncIterator[tuple[str, str, Any]]:
+    """The stored conversation, with its sub-agents' where the client shows them: as `with_children` has it."""
+    if session.client.shows_children:
+        async for shown in load(WITH_CHILDREN)(session.store, session.id, entries):
+            yield shown
+        return
+    for update in load(REPLAY)(entries):
+        yield session.id, session.id, update
 
 
 @contextmanager

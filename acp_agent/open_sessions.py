@@ -64,6 +64,12 @@ class OpenSessions:
     def get(self, session_id: str) -> Session | None:
         return self._sessions.get(session_id)
 
+    def above(self, session_id: str) -> tuple[Session, str] | None:
+        """The session in which a sub-agent of that id works, and its call."""
+        return next(
+            ((each, each.children[session_id]) for each in self._sessions.values() if session_id in each.children), None
+        )
+
     def has(self, session_id: str) -> bool:
         """Whether a session is open, or being closed."""
         return session_id in self._sessions or session_id in self._closing

@@ -37,7 +37,7 @@ ENVELOPES = {
 
 ANYTHING = {"ExtRequest", "ExtResponse", "ExtNotification"}
 
-PATCHES = {"ToolCallUpdate", "SessionInfoUpdate", "CompactionUpdate"}
+PATCHES = {"ToolCallUpdate", "SessionInfoUpdate", "CompactionUpdate", "SubagentUpdate", "SessionMessage"}
 """Where leaving a field out ("unchanged") and `null` ("cleared") differ: every optional field is UNSET by default."""
 
 NULLS = {("Diff", "oldText")}
@@ -120,7 +120,8 @@ Names are the schema's own. Fields are snake_case here and the schema's camelCas
 
 Optional fields:
 - where `null` and absence mean the same, `None` stands for both and is not written;
-- where absence differs from `null` ({", ".join(sorted(PATCHES))}), or where
+- where absence differs from `null`
+  ({", ".join(sorted(PATCHES))}), or where
   `null` is not allowed, or where any JSON value may stand, the default is `UNSET`, and is not written; so too where
   clients need to see the `null` ({", ".join(sorted(".".join(field) for field in NULLS))});
 - where the schema names a default, or an empty list means the same as none, that is the default.

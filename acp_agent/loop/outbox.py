@@ -265,14 +265,20 @@ class Outbox:
 
 
 class ChildOutbox(Outbox):
-    """Of a sub-agent: its log is stored as a child of the session's, and nothing of it is sent."""
+    """Of a sub-agent: its log is stored as a child of the session's. It is sent, too, if it is `shown`: to clients that
+    show sub-agents as sessions."""
 
     def __init__(self, session_id: str, above: Outbox) -> None:
+        """`above`: that of the session or sub-agent for which it works."""
+        self.shown = above.client.shows_children
         super().__init__(session_id, above.client, above._store, above._soon, above.redaction)
         self._above = above
 
     def _send(self, waiting: _Waiting, places: Sequence[int]) -> None:
-        """Nobody waits for it."""
+        """Under its own id, if anybody is shown it."""
+        for kind, update in waiting if self.shown else ():
+            if kind in (None, "update"):
+                self.client.update_below(self.session_id, update, self._above.session_id)
 
     def tell(self, words: str) -> None:
         self._above.tell(words)

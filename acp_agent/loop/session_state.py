@@ -70,6 +70,8 @@ class SessionState:
         self.cache_key = record.id
         """For the provider's prompt cache; a fork has its source's."""
         self.client_prompt = record.client_prompt
+        self.children: dict[str, str] = {}
+        """The sub-agents that work, by the ids of their sessions: their calls."""
         self.title = record.title
         self.turns = record.turns
         self.usage: acp.UsageUpdate | None = None

@@ -95,9 +95,13 @@ class Client:
         self._session_id = session_id
         self._said: dict[str, str] = {}
         """Messages of the user in this turn that are the client's, and the marks of their prompts."""
+        self._below: set[str] = set()
+        """Calls of sub-agents that are shown as sessions."""
         self._timeout = timeout
         self._lsp_timeout = lsp_timeout
         self.capabilities = capabilities
+        self.shows_children = capabilities.subagents is not None and self._several is None
+        """Whether sub-agents are shown as sessions of their own (the draft `subagent_update`)."""
         self._watches_turns = watches_turns(capabilities)
         self.before_asking: Callable[[], Awaitable[None]] | None = None
         """Called before every request: updates emitted earlier must be on the wire earlier."""
@@ -140,6 +144,8 @@ class Client:
         """Queues a `session/update`; never waits. Plans go as `shown_to` has them.
 
         `place`: in the session's log; 0: it is not kept, below 0: it could not be stored."""
+        if isinstance(update, acp.ToolCall | acp.ToolCallProgress) and update.tool_call_id in self._below:
+            return
         if self._several is not None:
             self._several.show(acp.SessionNotification(session_id=self._session_id, update=update), place)
             return
@@ -151,6 +157,25 @@ class Client:
             self._connection.notify("session/update", note)
         elif self._watches_turns and (mark := self._said.get(shown.message_id or "")) is not None:
             self._connection.notify("session/update", replace(note, meta={"prompt": mark}))
+
+    def hide(self, call_id: str) -> None:
+        """The call is one of a sub-agent's that is shown as a session of its own."""
+        self._below.add(call_id)
+
+    def update_below(self, session_id: str, update: Any, above: str) -> None:
+        """An update of a sub-agent's session; what it is told comes from the session `above`."""
+        shown = shown_to(self.plan, update)
+        given = to_builtins(shown) if isinstance(shown, acp.UserMessageChunk) else shown
+        if isinstance(given, dict) and given.get("sessionUpdate") == "user_message_chunk":
+            shown = acp.SessionMessage(
+                message_id=given.get("messageId") or session_id,
+                sender_session_id=above,
+                recipient_session_id=session_id,
+                content=[given["content"]],
+            )
+        if shown is not None:
+            note = acp.SessionNotification(session_id=session_id, update=shown)
+            self._connection.notify("session/update", note)
 
     def said(self, message_id: str) -> None:
         """The message of the user with this id comes from who is asking now."""

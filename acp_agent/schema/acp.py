@@ -7,7 +7,8 @@ Names are the schema's own. Fields are snake_case here and the schema's camelCas
 
 Optional fields:
 - where `null` and absence mean the same, `None` stands for both and is not written;
-- where absence differs from `null` (CompactionUpdate, SessionInfoUpdate, ToolCallUpdate), or where
+- where absence differs from `null`
+  (CompactionUpdate, SessionInfoUpdate, SessionMessage, SubagentUpdate, ToolCallUpdate), or where
   `null` is not allowed, or where any JSON value may stand, the default is `UNSET`, and is not written; so too where
   clients need to see the `null` (Diff.oldText);
 - where the schema names a default, or an empty list means the same as none, that is the default.
@@ -798,6 +799,7 @@ class ClientCapabilities(WithMeta, kw_only=True, frozen=True):
     session: ClientSessionCapabilities | None = None
     auth: AuthCapabilities = field(default_factory=AuthCapabilities)
     elicitation: ElicitationCapabilities | None = None
+    subagents: SubagentCapabilities | None = None
     plan: PlanCapabilities | None = None
 
 
@@ -1136,6 +1138,81 @@ class ProvidersCapabilities(WithMeta, kw_only=True, frozen=True):
     """Provider configuration capabilities supported by the agent."""
 
 
+class SubagentUpdate(AcpObject, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="subagent_update"):
+    """Notification that the enclosing parent session created and owns a child session."""
+
+    session_id: str
+    title: str | UnsetType | None = UNSET
+    description: str | UnsetType | None = UNSET
+    capabilities: SubagentSessionCapabilities | UnsetType | None = UNSET
+    state: StateUpdate | UnsetType | None = UNSET
+    cwd: str | UnsetType | None = UNSET
+    additional_directories: list[str] | UnsetType | None = UNSET
+    meta: dict[str, Any] | UnsetType | None = field(default=UNSET, name="_meta")
+
+
+class SessionMessage(AcpObject, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="session_message"):
+    """An upsert for an inter-session message."""
+
+    message_id: str
+    sender_session_id: str | UnsetType | None = UNSET
+    recipient_session_id: str | UnsetType | None = UNSET
+    sender_message_id: str | UnsetType | None = UNSET
+    recipient_message_id: str | UnsetType | None = UNSET
+    content: list[ContentBlock] | UnsetType | None = UNSET
+    meta: dict[str, Any] | UnsetType | None = field(default=UNSET, name="_meta")
+
+
+class SubagentCapabilities(WithMeta, kw_only=True, frozen=True):
+    """Capability marker for exposing reusable child sessions as restricted ACP sessions."""
+
+
+class SubagentSessionCapabilities(WithMeta, kw_only=True, frozen=True):
+    """Client-initiated session mutations permitted for a specific subagent session."""
+
+    cancel: SessionCancelCapabilities | None = None
+
+
+class SessionCancelCapabilities(WithMeta, kw_only=True, frozen=True):
+    """Capability to cancel work in a subagent session without ending that session."""
+
+
+class RunningStateUpdate(WithMeta, kw_only=True, frozen=True, tag_field="state", tag="running"):
+    """Foreground work is in progress."""
+
+
+class IdleStateUpdate(WithMeta, kw_only=True, frozen=True, tag_field="state", tag="idle"):
+    """The child is ready to process another prompt."""
+
+    usage: Usage | None = None
+    stop_reason: str | None = None
+
+
+class RequiresActionStateUpdate(WithMeta, kw_only=True, frozen=True, tag_field="state", tag="requires_action"):
+    """Foreground work is blocked on user action."""
+
+
+class UnknownStateUpdate(WithMeta, kw_only=True, frozen=True, tag_field="state", tag="unknown"):
+    """The Agent cannot currently determine foreground activity."""
+
+
+class Usage(WithMeta, kw_only=True, frozen=True):
+    """Token usage information for a prompt turn."""
+
+    total_tokens: UInt64
+    input_tokens: UInt64
+    output_tokens: UInt64
+    thought_tokens: UInt64 | None = None
+    cached_read_tokens: UInt64 | None = None
+    cached_write_tokens: UInt64 | None = None
+
+
+class ErrorStopReason(AcpObject, kw_only=True, frozen=True):
+    """Details of a failure that ended a child's foreground work."""
+
+    error: Error | None = None
+
+
 class SystemPrompt(WithMeta, kw_only=True, frozen=True):
     """Instructions of the client for a session, at the level of the system prompt."""
 
@@ -1272,6 +1349,8 @@ SessionUpdate: TypeAlias = (
     | Notice
     | CompactionUpdate
     | CompactionSummaryChunk
+    | SubagentUpdate
+    | SessionMessage
     | PlanUpdate
     | PlanRemoved
 )
@@ -1288,6 +1367,9 @@ else:
 
 RequestPermissionOutcome: TypeAlias = CancelledPermissionOutcome | SelectedPermissionOutcome
 """The outcome of a permission request."""
+
+StateUpdate: TypeAlias = RunningStateUpdate | IdleStateUpdate | RequiresActionStateUpdate | UnknownStateUpdate
+"""Current foreground-work state of a reusable child session."""
 
 PlanUpdateContent: TypeAlias = PlanItems | PlanMarkdown
 """Updated content for a plan."""

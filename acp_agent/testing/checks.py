@@ -50,6 +50,8 @@ CAPABILITY: dict[str, tuple[str, ...]] = {
     "compaction_summary_chunk": ("session", "compaction"),
     "plan_update": ("plan",),
     "plan_removed": ("plan",),
+    "subagent_update": ("subagents",),
+    "session_message": ("subagents",),
 }
 """The `clientCapabilities` entry required before an agent may send this method or update."""
 
@@ -254,7 +256,8 @@ class WireChecks:
         if method == "session/update":
             yield from self._update(session, params["update"])
         elif method == "session/request_permission":
-            if (session, params["toolCall"]["toolCallId"]) not in self._statuses:
+            below = ((params["toolCall"].get("_meta") or {}).get("subAgent") or {}).get("sessionId", session)
+            if (below, params["toolCall"]["toolCallId"]) not in self._statuses:
                 yield f"permission asked for a tool call that was not announced: {params['toolCall']['toolCallId']}"
             options = [option["optionId"] for option in params["options"]]
             if len(set(options)) != len(options):
@@ -275,6 +278,8 @@ class WireChecks:
     def _update(self, session: Any, update: dict[str, Any]) -> Iterator[str]:
         kind = update["sessionUpdate"]
         yield from self._offered(kind)
+        if kind == "subagent_update":
+            self._sessions.add(update["sessionId"])
         if kind.startswith("plan"):
             yield from self._plan(session, update)
         if kind not in ("tool_call", "tool_call_update"):

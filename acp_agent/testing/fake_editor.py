@@ -248,6 +248,7 @@ class Capabilities(TypedDict, total=False):
     notices: bool
     compaction: bool
     plan_documents: bool
+    subagents: bool
 
 
 class EditorOptions(Capabilities, FileQuirks, TerminalQuirks, total=False):
@@ -577,5 +578,6 @@ def _capabilities(options: Capabilities, *, elicitation: bool, language_servers:
         auth=acp.AuthCapabilities(terminal=options.get("terminal_auth", False)),
         elicitation=form_and_url if elicitation else None,
         plan=acp.PlanCapabilities() if options.get("plan_documents") else None,
+        subagents=acp.SubagentCapabilities() if options.get("subagents") else None,
         meta=meta or None,
     )

@@ -18,7 +18,7 @@ from acp_agent.llm.base import TextPart, ToolMessage
 from acp_agent.loop.calls.call import Call, Ready
 from acp_agent.loop.calls.live import ContentFeed, Feed, ScreenFeed, TerminalFeed, terminal_info
 from acp_agent.loop.calls.redaction import Redaction
-from acp_agent.loop.outbox import Outbox
+from acp_agent.loop.outbox import ChildOutbox, Outbox
 from acp_agent.output.envelope import ShellOutput, bounded
 from acp_agent.protocol.codec import encode
 from acp_agent.schema import acp
@@ -52,7 +52,7 @@ class Display(Struct, frozen=True):
 class Parent:
     """The call whose sub-agent makes these calls: its card shows the current activity. `outbox`: of the sub-agent."""
 
-    def __init__(self, call: Call, reports: Reports, title: str, kind: str, outbox: Outbox) -> None:
+    def __init__(self, call: Call, reports: Reports, title: str, kind: str, outbox: ChildOutbox) -> None:
         self.call_id = call.id
         self.outbox = outbox
         self.title = title
@@ -94,6 +94,16 @@ class Reports:
         return Reports(*about, cwd=cwd, max_output_chars=most, parent=parent)
 
     @property
+    def outbox(self) -> Outbox:
+        """Of the conversation whose calls these are."""
+        return self._outbox if self._parent is None else self._parent.outbox
+
+    @property
+    def _own(self) -> bool:
+        """Whether these are calls of a sub-agent that is shown as a session."""
+        return self._parent is not None and self._parent.outbox.shown
+
+    @property
     def agent(self) -> Mapping[str, str]:
         """What hooks are told of the sub-agent that makes the calls; empty if none does."""
         return {} if self._parent is None else self._parent.about
@@ -103,7 +113,7 @@ class Reports:
 
         def emit(update: acp.ToolCallProgress) -> None:
             if not call.outcome.ended or call.goes_on is not None:
-                self._outbox.emit(update, keep=False, clean=True)
+                self._emit(update, keep=False, clean=True)
 
         drawn = self._display.terminal_meta and (call.ready is None or call.ready.entry.kind == "execute")
         kind = TerminalFeed if drawn else ContentFeed
@@ -129,6 +139,8 @@ class Reports:
 
     def announce(self, call: Call, entry: ToolEntry | None, description: Description, arguments: object) -> None:
         call.reported = True
+        if self._own:
+            self._outbox.client.hide(call.id)
         meta = self._meta(call)
         content: list[acp.ToolCallContent] = []
         if entry is not None and entry.kind == "execute" and self._display.terminal_meta:
@@ -158,6 +170,9 @@ class Reports:
         meta: dict[str, Any] | UnsetType = UNSET
         if self._parent is not None:
             title, meta = f"{title} (sub-agent: {self._parent.title})", self._meta(call)
+            if self._own:
+                meta["subAgent"] = {"sessionId": self._parent.outbox.session_id}
+                self.update(call, content=content, keep=False)
         return acp.ToolCallUpdate(
             tool_call_id=call.id,
             title=title,
@@ -175,12 +190,13 @@ class Reports:
 
     def _emit(self, update: acp.ToolCall | acp.ToolCallProgress, *, keep: bool = True, clean: bool = False) -> None:
         """To the session, and to the log of the sub-agent that makes the call, whose own call it is."""
-        self._outbox.emit(update, keep=keep, clean=clean)
-        if self._parent is not None and keep:
+        if keep or not self._own:  # It stands in the log of the session for those who see cards.
+            self._outbox.emit(update, keep=keep, clean=clean)
+        if self._parent is not None and (keep or self._own):
             if isinstance(meta := update.meta, dict) and "claudeCode" in meta:
                 claude = {name: value for name, value in meta["claudeCode"].items() if name != PARENT}
                 update = replace(update, meta={**meta, "claudeCode": claude})
-            self._parent.outbox.emit(update, clean=clean)
+            self._parent.outbox.emit(update, keep=keep, clean=clean)
 
     def say(self, call: Call, text: str) -> None:
         """A line shown in the call until something else replaces it."""

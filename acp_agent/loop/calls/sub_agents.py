@@ -5,16 +5,19 @@ goes to the model that asked for it, not to the user. The call's card shows one 
 the call ends all of it: it runs in the call's own task.
 
 Its conversation is stored as a session, a child of the one it works for (`_meta.subAgent.sessionId` of the call). It
-can be loaded and prompted like any other. Until it was prompted no list has it, and it goes with its parent.
+can be loaded and prompted like any other. A client with the capability `subagents` is shown it as such: announced by
+`subagent_update` in the session above, then its messages and calls under its own id, and not below the call. Until it
+was prompted no list has it, and it goes with its parent.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
@@ -32,6 +35,7 @@ from acp_agent.loop.hooks.call_patterns import our_tool
 from acp_agent.loop.judging import judged
 from acp_agent.loop.memory.compaction import Compacted
 from acp_agent.loop.memory.forking import ForkMark
+from acp_agent.loop.memory.replay import replayed_updates
 from acp_agent.loop.memory.room import Asked
 from acp_agent.loop.model.turn import Limits, run_turn
 from acp_agent.loop.model.turn_host import SessionHost
@@ -44,7 +48,17 @@ from acp_agent.loop.prompts.written_agents import WrittenAgent
 from acp_agent.loop.toolbox.absent import Absent
 from acp_agent.protocol.codec import encode
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import StopReason, TextContent, UserMessageChunk
+from acp_agent.schema.acp import (
+    IdleStateUpdate,
+    RunningStateUpdate,
+    SessionCancelCapabilities,
+    StateUpdate,
+    StopReason,
+    SubagentSessionCapabilities,
+    SubagentUpdate,
+    TextContent,
+    UserMessageChunk,
+)
 from acp_agent.tools.kit.registry import OF_CONVERSATION, TOOLS
 from acp_agent.tools.kit.tool_context import Location, Task, ToolResult
 
@@ -54,10 +68,13 @@ if TYPE_CHECKING:
     from acp_agent.loop.shell.session_shell import Shell
     from acp_agent.loop.shell.workspaces import Project
     from acp_agent.loop.shell.worktrees import Hold
-    from acp_agent.store.base import ClientPrompt
+    from acp_agent.store.base import ClientPrompt, LogEntry
+    from acp_agent.store.session_store import SessionStore
 
 MAKE_WORKTREE = "acp_agent.loop.shell.worktrees:make"
 
+Shown = tuple[str, str, Any]
+"""An update, behind the ids of its session and of the one above it (that of the root for its own)."""
 INSTRUCTIONS = """
 You are a sub-agent: another agent gave you one task and reads only your last message. Do the task with your tools,
 then answer with what it needs to know: findings with paths and lines, what you changed, what you could not do. You
@@ -97,39 +114,90 @@ async def _run_in(calls: Calls, call: Call, task: Task, shell: Shell) -> ToolRes
     host = _SubHost(below, model, outbox, told, "" if written is None else written.instructions)
     host.refused = None if hooks.deciding is None else partial(hooks.before_compaction, **about)
     host.add(llm.UserMessage((llm.TextPart(task.prompt),)))
-    outbox.emit(UserMessageChunk(content=TextContent(text=task.prompt)))
-    agent = calls.session.config.settings.agent
-    limits = Limits(
-        task.max_iterations,
-        "tools.delegate.max_iterations",
-        agent.doom_loop,
-        agent.max_repetition,
-        agent.max_answer_bytes,
-    )
-    for text in await hooks.sub_agent_started(**about):
-        host.add(llm.UserMessage((llm.TextPart(text),)))
-    try:
-        while True:
-            reason = await run_turn(model, host, below.run_all, limits)
-            words = await hooks.goes_on("SubagentStop", rounds, host.last_words(), about["agent_type"], **about)
-            if reason != "end_turn" or not words:
-                break
-            rounds += 1
-            host.add(llm.UserMessage((llm.TextPart(words),), own=True))
-    except ProviderError as error:
-        category = {"rate_limit": "rate_limited", "network": "network_error", "timeout": "timeout"}
-        raise ToolError(
-            f"The sub-agent's model failed: {error}",
-            category.get(error.kind, "server_error" if error.retryable else "permanent_failure"),  # type: ignore[arg-type]
-        ) from error
-    finally:
-        with anyio.CancelScope(shield=True):
-            failure = await outbox.taken_failure()
+    async with _at_work(calls, call, outbox, task.title):
+        outbox.emit(UserMessageChunk(content=TextContent(text=task.prompt), message_id=str(uuid.uuid4())))
+        agent = calls.session.config.settings.agent
+        limits = Limits(
+            task.max_iterations,
+            "tools.delegate.max_iterations",
+            agent.doom_loop,
+            agent.max_repetition,
+            agent.max_answer_bytes,
+        )
+        for text in await hooks.sub_agent_started(**about):
+            host.add(llm.UserMessage((llm.TextPart(text),)))
+        try:
+            while True:
+                reason = await run_turn(model, host, below.run_all, limits)
+                words = await hooks.goes_on("SubagentStop", rounds, host.last_words(), about["agent_type"], **about)
+                if reason != "end_turn" or not words:
+                    break
+                rounds += 1
+                host.add(llm.UserMessage((llm.TextPart(words),), own=True))
+        except ProviderError as error:
+            category = {"rate_limit": "rate_limited", "network": "network_error", "timeout": "timeout"}
+            raise ToolError(
+                f"The sub-agent's model failed: {error}",
+                category.get(error.kind, "server_error" if error.retryable else "permanent_failure"),  # type: ignore[arg-type]
+            ) from error
+        finally:
+            with anyio.CancelScope(shield=True):
+                failure = await outbox.taken_failure()
     lost = "" if failure is None else f"[the sub-agent's conversation is not stored: {failure}]"
     text = "\n\n".join(part for part in (host.last_words(), ENDINGS.get(reason, ""), *host.said, lost) if part)
     meta = {"subAgent": {"sessionId": outbox.session_id}}
     result = ToolResult(text or "[the sub-agent gave no answer]", failed=reason in ENDINGS, meta=meta)
     return result if task.agent != REVIEWER else await _with_findings(result, shell.roots)
+
+
+@asynccontextmanager
+async def _at_work(calls: Calls, call: Call, outbox: ChildOutbox, title: str) -> AsyncIterator[None]:
+    """It is known by the id of its session, and announced where it is shown as one."""
+    children, above, id_ = calls.session.children, calls.reports.outbox, outbox.session_id
+    children[id_] = call.id
+    try:
+        if outbox.shown:
+            above.emit(announced(id_, title, running=True), keep=False)
+            await above.flushed()  # Before anything of it is sent.
+        yield
+    finally:
+        del children[id_]
+        if outbox.shown:
+            with anyio.CancelScope(shield=True):
+                await outbox.flushed()
+            above.emit(announced(id_, title, running=False), keep=False)
+
+
+def announced(session_id: str, title: str, *, running: bool) -> SubagentUpdate:
+    """A sub-agent as a session below the one that it works for. While it runs it can be cancelled."""
+    can = SubagentSessionCapabilities(cancel=SessionCancelCapabilities()) if running else None
+    state: StateUpdate = RunningStateUpdate() if running else IdleStateUpdate()
+    return SubagentUpdate(session_id=session_id, title=title, capabilities=can, state=state)
+
+
+async def with_children(store: SessionStore, session_id: str, entries: Sequence[LogEntry]) -> AsyncIterator[Shown]:
+    """The conversation: each sub-agent announced behind its call, then all of it; what stands of it in the log of the
+    session itself, for other clients, is left out."""
+    async for shown in _replayed(store, session_id, session_id, entries):
+        yield shown
+
+
+async def _replayed(store: SessionStore, id_: str, above: str, entries: Sequence[LogEntry]) -> AsyncIterator[Shown]:
+    updates = replayed_updates(entries)
+    children = {}
+    for update in updates:
+        child = ((update.get("_meta") or {}).get("subAgent") or {}).get("sessionId")
+        if child and (record := await store.do(store.get, child)) is not None:
+            children[update["toolCallId"]] = record
+    for update in updates:
+        if ((update.get("_meta") or {}).get("claudeCode") or {}).get("parentToolUseId") in children:
+            continue
+        yield id_, above, update
+        if (record := children.get(update.get("toolCallId"))) is not None:
+            yield id_, above, announced(record.id, record.title or "", running=False)
+            log = await store.do(store.entries, record.id)
+            async for shown in _replayed(store, record.id, id_, log):
+                yield shown
 
 
 async def _stored_child(
@@ -139,7 +207,7 @@ async def _stored_child(
     session, sources, new = calls.session, calls.memory.sources, str(uuid.uuid4())
     about = {"title": session.outbox.clean(task.title), "model": model.chosen, "place": shell.workspace.name}
     await session.store.do(session.store.create_child, new, sources[0], **about, client_prompt=told)
-    outbox = ChildOutbox(new, session.outbox)
+    outbox = ChildOutbox(new, calls.reports.outbox)
     outbox.put("fork", encode(ForkMark(sources)))
     return outbox
 

@@ -42,6 +42,10 @@ class _First:
         """Of its message, once that is inserted."""
         self.known = anyio.Event()
 
+    def insert(self, message_id: str) -> None:
+        self.message_id = message_id
+        self.known.set()
+
 
 CURRENT: ContextVar[_First | None] = ContextVar("current", default=None)
 
@@ -73,7 +77,7 @@ class PromptKeys:
         try:
             if (before := await self._before(key)) is not None:
                 _same(before.key or this, this)
-                first.message_id = before.message_id
+                first.insert(before.message_id)
         except BaseException:
             self.ended(key)
             raise
@@ -86,8 +90,7 @@ class PromptKeys:
         first = CURRENT.get()
         if first is None or first.message_id or self._open.get(first.key.key) is not first:
             return None
-        first.message_id = message_id
-        first.known.set()
+        first.insert(message_id)
         return first.key
 
     async def _before(self, key: str) -> KeyedTurn | None:

@@ -70,6 +70,8 @@ class V2:
         """Open questions, by session."""
         self._working: set[str] = set()
         """Sessions in which a turn runs."""
+        self._replayed: list[str] = []
+        """Sub-agents that were announced since a session was opened."""
         self._closing: set[str] = set()
         self._closed: set[str] = set()
         """Sessions of which nothing more is said."""
@@ -143,11 +145,12 @@ class V2:
         replay, given = to_v1.opening(params)
         session_id = str(given.get("sessionId"))
         self._closed.discard(session_id)
+        self._replayed.clear()
         answered = self._shown(await self._ask("session/load" if replay else method, given))
         shown: Any = answered.result if isinstance(answered, Reply) else answered
         shown["availableCommands"] = self._commands
-        if replay:
-            self._update(session_id, {"sessionUpdate": "replay_complete"})
+        for each in (*self._replayed, session_id) if replay else ():
+            self._update(each, {"sessionUpdate": "replay_complete"})
         if method == "session/resume":
             turn = (shown.get("_meta") or {}).pop("turn", None)
             self._state(session_id, from_v1.state(turn or {"state": "idle"}))
@@ -254,6 +257,11 @@ class V2:
             if mark is not None:
                 self._insert(mark, shown["update"])
             yield method, shown
+            if isinstance(each, dict) and each["sessionUpdate"] == "subagent_update":
+                child, background = each["sessionId"], self._updates.background(each["sessionId"])
+                state = {"sessionUpdate": "state_update", "state": each["state"]["state"], "background": background}
+                self._replayed.append(child)
+                yield method, _note(child, state, None)
         if self._updates.background_changed(session_id):
             yield method, _note(session_id, self._snapshot(session_id), None)
 

@@ -99,6 +99,8 @@ def permission(params: Any) -> dict[str, Any]:
     given = plain(params)
     call = filled(given.pop("toolCall"))
     title = call.get("title") or call.get("name") or "Allow this call?"
+    if below := (call.get("_meta") or {}).get("subAgent"):  # It stands in a session of its own.
+        return filled({**given, "title": title, "_meta": {"subAgent": below}})
     return filled({**given, "title": title, "subject": {"type": "tool_call", "toolCall": _call_fields(call)}})
 
 
@@ -139,6 +141,8 @@ class Updates:
                 yield {**given, "availableCommands": [command(each) for each in given["availableCommands"]]}
             case "plan":
                 yield as_document(given)
+            case "subagent_update":
+                yield {"capabilities": None, **given}
             case "session_info_update":
                 yield from _info(given)
             case _:

@@ -62,6 +62,8 @@ def initialize(params: Mapping[str, Any], version: int) -> dict[str, Any]:
         "elicitation": {key: elicitation[key] for key in ("form", "url") if isinstance(elicitation.get(key), dict)},
         "_meta": {**meta, **MARKS},
     }
+    if isinstance(capabilities.get("subagents"), dict):
+        known["subagents"] = {}
     named = {"clientInfo": info} if isinstance(info, dict) and isinstance(info.get("name"), str) else {}
     return {"protocolVersion": 1, "clientCapabilities": known, **named}
 

@@ -94,6 +94,10 @@ def _add_preview(known: dict[str, Any]) -> None:
         known[of]["properties"] |= {name: v1["properties"][of][name] for name in names}
     for of, variants in added["variants"].items():
         known[of]["anyOf"] += variants
+    drafts, unstable = _read("acp-v1-drafts.schema.json"), added["from_drafts"]
+    known |= {name: drafts["$defs"][name] for name in unstable["$defs"]}
+    for of, tags in unstable["variants"].items():
+        known[of]["anyOf"] += [each for each in drafts["variants"][of] if _tag(each) in tags]
     for of, tags in shared["variants"].items():
         variants = v1["variants"].get(of) or v1["$defs"][of]["oneOf"]
         known[of]["anyOf"] += [each for each in variants if _tag(each) in tags]
