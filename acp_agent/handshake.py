@@ -121,6 +121,8 @@ def _provider(config: Mapping[str, Any]) -> Mapping[str, Any]:
     name = agent.get("provider", "default")
     if named in providers and (f"{model}".startswith(f"{named}:") or (name == "default" and name not in providers)):
         name = named
+    elif name == "default" and name not in providers and providers:
+        name = next(iter(providers))
     if isinstance(name, str) and name != "default" and name not in providers:
         return _table(load(KNOWN)(name))
     return _table(providers.get(name) if isinstance(name, str) else None)

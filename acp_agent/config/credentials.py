@@ -112,11 +112,19 @@ def stored_keys(environ: Mapping[str, str]) -> list[str]:
     return [word for name, text in kept for word in (_tokens(text) if name.startswith(_login_name("")) else [text])]
 
 
+def stored_names(environ: Mapping[str, str]) -> list[str]:
+    """The providers that `login` has stored a key of."""
+    return [name for name in _read(credentials_file(environ)) if not name.startswith((_login_name(""), host_name("")))]
+
+
 def store_key(name: str, value: str, environ: Mapping[str, str]) -> str:
     """Stores the key; returns where, in words. Raises ConfigError if that fails everywhere."""
     if _has_keyring(environ):
         try:
             load(KEYRING["set"])(SERVICE, name, value)
+            kept = _read(credentials_file(environ))
+            if name not in kept and name != "default" and " " not in name:
+                _write(credentials_file(environ), {**kept, name: ""})  # It says that the keyring has one.
             return "keyring"
         except load(KEYRING["error"]):
             pass  # No usable backend (a server without a desktop, say): use the file.
@@ -136,9 +144,9 @@ def forget_key(name: str, environ: Mapping[str, str]) -> list[str]:
             raise ConfigError(f"the keyring did not remove the key: {error}") from error
     file = credentials_file(environ)
     known = _read(file)
-    if known.pop(name, None) is not None:
+    if (kept := known.pop(name, None)) is not None:
         _write(file, known)
-        places.append(str(file))
+        places += [str(file)] if kept else []
     return places
 
 

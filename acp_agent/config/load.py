@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from acp_agent.config.credentials import find_key
+from acp_agent.config.credentials import find_key, stored_names
 from acp_agent.config.model import ProviderConfig, Settings, as_choice
 from acp_agent.config.other_names import present_names
 from acp_agent.config.place_settings import LOCAL, can_be_named, find_place, is_users
@@ -125,14 +125,29 @@ def _known_providers(merged: Mapping[str, Any], environ: Mapping[str, str]) -> t
     fallbacks = [as_choice(str(each)).partition("/")[0] for each in listed] if isinstance(listed, list) else []
     named = chosen not in ("", "default", *configured)
     keys_there = any(name.endswith("_API_KEY") and name != "OPENAI_API_KEY" for name in environ)
+    stored = stored_names(environ)
+    keys_there = keys_there or bool(stored)
     if not named and not fallbacks and configured:
-        return [], ()
+        return _first_configured(configured, chosen, model, environ), ()
     alone = not configured and not chosen and find_key("default", ProviderConfig(), environ) is None
     local = str(agent.get("find_local_servers", True)).lower() not in ("false", "0")
     if not (named or fallbacks or keys_there or as_choice(model) != model or "/" in model or (alone and local)):
         return [], ()
-    values, origins, found = load(KNOWN)(chosen, model, configured, environ, alone=alone, local=local, more=fallbacks)
+    values, origins, found = load(KNOWN)(
+        chosen, model, configured, environ, alone=alone, local=local, more=fallbacks, stored=stored
+    )
     return ([Layer("known providers", values, origins=origins)] if values else []), found
+
+
+def _first_configured(
+    configured: Mapping[str, Any], chosen: str, model: str, environ: Mapping[str, str]
+) -> list[Layer]:
+    """The first of the configured providers is the default where nothing else is."""
+    named = as_choice(model).partition("/")[0] in configured
+    if chosen or named or "default" in configured or find_key("default", ProviderConfig(), environ) is not None:
+        return []
+    first = next(iter(configured))
+    return [Layer("configuration", {"agent": {"provider": first}}, origins={"agent.provider": "the first configured"})]
 
 
 def keys(of: Any = Settings, prefix: str = "") -> Iterator[Key]:

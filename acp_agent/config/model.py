@@ -204,6 +204,9 @@ class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 300.0
     max_retries: Annotated[int, key("Retries of a request that failed before its first event.", ge=0, le=20)] = 3
     retry_base_delay: Annotated[float, key("Seconds before the first retry; doubles.", gt=0)] = 0.5
+    retry_for: Annotated[
+        float, key("Longest wait in seconds, in all, where a limit of the server refuses requests.", ge=0)
+    ] = 300.0
     max_retry_delay: Annotated[float, key("Longest `Retry-After` in seconds to wait for.", gt=0)] = 30.0
     loading_wait: Annotated[float, key("Longest wait in seconds for a server that is loading its model.", ge=0)] = 60.0
     script: Annotated[str, key("`scripted` and `replay` only: file with the recorded answers.")] = ""

@@ -7,7 +7,7 @@ a server elsewhere is spoken to. Standard library only: `initialize` may need it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -128,13 +128,15 @@ def added(
     alone: bool,
     local: bool,
     more: Iterable[str] = (),
+    stored: Collection[str] = (),
 ) -> tuple[dict[str, Any], dict[str, str], tuple[str, ...]]:
     """What the table adds to the configuration, the variable that each key of it is due to, and the providers added.
 
     `chosen` is `agent.provider`: named, it is added. That of the `model`, and those of the environment, are added only
     where none is `configured`, so that nothing changes for those who have one. If there is none at all (`alone`), the
     model's provider is the default, or else the first with a key, or (`local`) the first server on this machine. `more`
-    providers are added where they are known.
+    providers are added where they are known. `stored`: those that `login` has a key of; they count like those of the
+    environment.
 
     Raises ConfigError for a provider whose address only a variable can say, which is not set.
     """
@@ -146,7 +148,7 @@ def added(
     if not configured:
         named = model.partition("/")[0].partition(":")[0]
         wanted += [rows[named]] if named != model and named in rows and named != chosen else []
-        found = found_in(environ)
+        found = [*found_in(environ), *(row for row in rows.values() if row.id in stored and row.address(environ))]
         if alone and local and not wanted and not found:
             local_ones = [row for row in rows.values() if row.local]
             found = here = [row for row in local_ones if load(LOCAL_SERVER)(row.address(environ), *row.local)]

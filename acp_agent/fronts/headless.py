@@ -40,6 +40,11 @@ Answers = Literal["allow", "deny", "person", "nobody"]
 STATUS = {"end_turn": 0, "max_tokens": 3, "max_turn_requests": 4, "refusal": 5, "cancelled": 130}
 """Stop reason -> exit status; 1 is an error."""
 
+CAPABILITIES = acp.ClientCapabilities(
+    fs=acp.FileSystemCapabilities(read_text_file=True, write_text_file=True),
+    terminal=True,
+    session=acp.ClientSessionCapabilities(notices=acp.NoticeCapabilities()),
+)
 FACTS = ("files", "moreFiles", "failedCalls", "usage")
 MOST_NAMED = 8
 """Changed files that are named at the end."""
@@ -131,6 +136,7 @@ async def _run(job: Headless, view: View) -> Ended:
             terminals=terminals,
             permissions=partial(permission_answer, job.answers, view, asking, run),
             on_update=partial(titles.update, view),
+            capabilities=CAPABILITIES,
             info=acp.Implementation(name="acp-coder-prompt", version=__version__),
         )
 

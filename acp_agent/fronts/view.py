@@ -173,6 +173,10 @@ class PlainView:
                 self._began(tool)
             case acp.ToolCallProgress():
                 self._progress(update)
+            case acp.Notice(title=title, description=more):
+                self._lines(
+                    [self._paint(DIM, f"  {line}") for line in legible(f"{title}\n{more or ''}").split("\n") if line]
+                )
             case acp.Plan(entries=entries):
                 marks = {"pending": " ", "in_progress": "~", "completed": "x"}
                 self._lines(f"  [{marks[entry.status]}] {legible(entry.content)}" for entry in entries)

@@ -82,7 +82,7 @@ class OllamaProvider(HttpProvider):
             body = await self._json("GET", self.models_path)
             entries = body.get("models")
             if not isinstance(entries, list):
-                raise error_from_object(self.name, "the list of models is malformed")
+                raise error_from_object(self.label, "the list of models is malformed")
             listed = [str(entry["name"]) for entry in entries if isinstance(entry, dict) and "name" in entry]
         found: list[llm.ModelInfo] = []
         for name in listed:
@@ -128,7 +128,7 @@ class OllamaProvider(HttpProvider):
         try:
             return read_json(content, type=dict[str, Any])
         except msgspec.MsgspecError as error:
-            raise error_from_object(self.name, f"the answer of {path} is malformed: {error}") from error
+            raise error_from_object(self.label, f"the answer of {path} is malformed: {error}") from error
 
     def _exchange(
         self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -81,7 +82,7 @@ _SERVER_CODES = frozenset(
 )
 
 _ADVICE: dict[str, str] = {
-    "auth": "Check the key and its permissions; `acp-coder login --provider {provider}` stores another one.",
+    "auth": "Check the key and its permissions; `acp-coder login{named}` stores another one.",
     "region": "Choose another provider, or a server of this one in a country that it serves.",
     "rate_limit": "Wait a moment and try again.",
     "quota": "Add credit or raise the limit at the provider, or choose another model.",
@@ -104,6 +105,47 @@ _OPENING: dict[str, str] = {
     "server": "failed",
     "loading": "is still loading the model",
 }
+
+
+SERVER_AT = "The server at "
+DAY = 86_400
+LIMITED_SECONDS = 120
+"""A longer wait is said with the time at which it ends."""
+_WAIT_WORDS = re.compile(
+    r"(?:try again|retry|wait)\D{0,20}?((?:\d+(?:\.\d+)?\s*(?:ms|hours?|h|minutes?|min|m|seconds?|s)(?![a-z])\s*)+)"
+)
+_UNITS = {"ms": 0.001, "h": 3600.0, "m": 60.0, "s": 1.0}
+
+
+def server_label(name: str, base_url: str) -> str:
+    """What a user calls the server: the name they gave it, or its maker's, or where it is."""
+    if name != "default":
+        return name
+    host = urlsplit(base_url).netloc.rpartition("@")[2]
+    return "OpenAI" if host in ("", "api.openai.com") else f"{SERVER_AT}{host}"
+
+
+def _about(provider: str, words: str) -> str:
+    """Words that name the address anyway."""
+    plain = provider.startswith(SERVER_AT) or provider == "OpenAI"
+    return words[:1].upper() + words[1:] if plain else f"{provider}: {words}"
+
+
+def seconds_in(text: str) -> float | None:
+    """The length of `6m0s`, `20 seconds`, `250ms`; None if it is none."""
+    found = re.findall(r"(\d+(?:\.\d+)?)\s*(ms|h|m|s)", text.lower())
+    return sum(float(number) * _UNITS[unit] for number, unit in found) if found else None
+
+
+def _asked_wait(headers: Mapping[str, str], message: str) -> float | None:
+    """How long the server asks to wait, in `Retry-After`, in the limits that are used up, or in its words."""
+    wait = retry_after(headers, datetime.now(UTC))
+    for kind in ("requests", "tokens"):
+        if wait is None and headers.get(f"x-ratelimit-remaining-{kind}") == "0":
+            wait = seconds_in(headers.get(f"x-ratelimit-reset-{kind}") or "")
+    if wait is None and (found := re.search(_WAIT_WORDS, message.lower())):
+        wait = seconds_in(found[1])
+    return wait
 
 
 class ErrorInAnswer(Exception):
@@ -186,10 +228,11 @@ def error_from_status(
     requested one, if redirects are not followed."""
     if base_url and 300 <= status < 400:
         target = _quote(shown_url(headers.get("location", "another address")))
-        words = f"{provider}: {base_url} redirects to {target} (HTTP {status}). Set that as the base URL."
+        words = _about(provider, f"{base_url} redirects to {target} (HTTP {status}). Set that as the base URL.")
         return ProviderError("bad_request", words, status=status)
-    wait = retry_after(headers, datetime.now(UTC))
-    return _error(provider, status, read_vendor_error(body), model=model, wait=wait)
+    vendor = read_vendor_error(body)
+    wait = _asked_wait(headers, vendor.message) if status == 429 else retry_after(headers, datetime.now(UTC))
+    return _error(provider, status, vendor, model=model, wait=wait)
 
 
 def error_from_object(provider: str, body: object, *, model: str = "") -> ProviderError:
@@ -201,12 +244,14 @@ def error_from_object(provider: str, body: object, *, model: str = "") -> Provid
 def network_error(provider: str, base_url: str, cause: str) -> ProviderError:
     """The error for a missing or partial answer. `cause` is the transport's own message."""
     detail = f" ({_quote(cause)})" if cause else ""
-    return ProviderError("network", f"{provider}: the connection to {base_url} failed{detail}. {_ADVICE['network']}")
+    return ProviderError(
+        "network", _about(provider, f"the connection to {base_url} failed{detail}. {_ADVICE['network']}")
+    )
 
 
 def nobody_listens_error(provider: str, base_url: str) -> ProviderError:
     """The error for a connection that this machine refused."""
-    words = f"{provider}: no server listens at {base_url}. Start it, or check the provider's base URL."
+    words = _about(provider, f"no server listens at {base_url}. Start it, or check the provider's base URL.")
     return ProviderError("network", words)
 
 
@@ -218,22 +263,28 @@ def tls_error(provider: str, base_url: str, cause: str) -> ProviderError:
     else:
         words = f"no encrypted connection to {base_url} could be made"
         advice = "If the server speaks plain HTTP, begin the base URL with `http://`."
-    return ProviderError("network", f"{provider}: {words} ({_quote(cause)}). {advice}")
+    return ProviderError("network", _about(provider, f"{words} ({_quote(cause)}). {advice}"))
 
 
 def idle_timeout_error(provider: str, base_url: str, seconds: float) -> ProviderError:
     return ProviderError(
         "timeout",
-        f"{provider}: {base_url} sent nothing for {seconds:g} seconds. "
-        "Try again, or raise the provider's idle timeout if the model needs longer.",
+        _about(
+            provider,
+            f"{base_url} sent nothing for {seconds:g} seconds. "
+            "Try again, or raise the provider's idle timeout if the model needs longer.",
+        ),
     )
 
 
 def web_page_error(provider: str, base_url: str) -> ProviderError:
     return ProviderError(
         "not_found",
-        f"{provider}: {base_url} returned a web page instead of a model's answer. "
-        "Check the provider's base URL (for most servers it ends in /v1).",
+        _about(
+            provider,
+            f"{base_url} returned a web page instead of a model's answer. "
+            "Check the provider's base URL (for most servers it ends in /v1).",
+        ),
     )
 
 
@@ -257,12 +308,19 @@ def _error(provider: str, status: int | None, vendor: VendorError, *, model: str
             opening = "does not serve this URL"
             advice = "Check the provider's base URL (for most servers it ends in /v1) and the model's name."
     else:
-        opening, advice = _OPENING[kind], _ADVICE[kind].format(provider=provider)
+        named = "" if provider == "OpenAI" or provider.startswith(SERVER_AT) else f" --provider {provider}"
+        opening, advice = _OPENING[kind], _ADVICE[kind].format(named=named)
         if kind == "rate_limit" and wait:
-            advice = f"It asks to wait {wait:g} seconds."
+            advice = f"It asks to wait {wait:g} seconds." if wait <= LIMITED_SECONDS else _later(wait)
     end = "" if said.endswith('."') or not said else "."
     text = f"{provider} {opening}{number}{said}{end} {advice}" if said else f"{provider} {opening}{number}. {advice}"
     return ProviderError(kind, text, status=status, retry_after=wait)
+
+
+def _later(wait: float) -> str:
+    until = (datetime.now(UTC) + timedelta(seconds=wait)).astimezone()
+    when = f"{until:%H:%M}" if wait < DAY else f"{until:%Y-%m-%d %H:%M}"
+    return f"The limit ends at {when}. Until then `/model` chooses another model, or `agent.fallback_models` names one."
 
 
 def _kind(status: int | None, vendor: VendorError) -> ProviderErrorKind:

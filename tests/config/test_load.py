@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from acp_agent.config.credentials import store_key
 from acp_agent.config.load import Config, keys, load_config
 from acp_agent.config.model import ProviderConfig, Settings
 from acp_agent.config.other_names import OTHER_NAMES
@@ -340,3 +341,22 @@ def test_a_project_and_a_flag_may_use_other_names_for_what_they_may_set(sources:
     assert (config.settings.tools.bash.timeout, config.settings.tools.result_cache.ttl) == (3, 7)
     sources.of_project("[tools.shell]\nallowed_paths = ['/']\n")
     sources.refuses(r"sandbox.allow_write. cannot be set by a project")
+
+
+def test_the_first_configured_provider_counts_and_one_that_a_key_was_stored_of(tmp_path):
+    environ = {"HOME": str(tmp_path), "ACP_CODER_KEYRING": "0", "ACP_CODER_CONFIG": str(tmp_path / "config.toml")}
+    file = tmp_path / "config.toml"
+    mine = '[providers.mine]\nbase_url = "http://localhost:9"\nmodels = ["m"]\n[providers.other]\nmodels = ["o"]\n'
+    rows = {
+        mine: "mine", f'{mine}[agent]\nprovider = "other"\n': "other", f'{mine}[agent]\nmodel = "other/o"\n': "other",
+        f'{mine}[providers.default]\nbase_url = "http://localhost:8"\n': "default",
+    }  # fmt: skip
+    for text, provider in rows.items():
+        file.write_text(text)
+        assert load_config(environ).settings.chosen_provider == provider, text
+    file.write_text(mine)
+    assert load_config({**environ, "OPENAI_API_KEY": "x"}).settings.chosen_provider == "default"
+    file.unlink()
+    store_key("anthropic", "sk-test", environ)
+    config = load_config({**environ, "ACP_CODER_FIND_LOCAL_SERVERS": "false"})
+    assert config.settings.chosen_provider == "anthropic" and config.found == ("anthropic",)

@@ -104,6 +104,30 @@ def test_vendors_words_are_found_in_any_shape(body: object, vendor: errors.Vendo
     assert errors.read_vendor_error(body) == vendor
 
 
+@pytest.mark.parametrize(("words", "headers", "seconds"), [
+    ("Please try again in 20s.", {}, 20.0), ("Please try again in 6m0s. Visit", {}, 360.0),
+    ("retry in 250ms", {}, 0.25),
+    ("Slow down.", {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1m30s"}, 90.0),
+    ("Slow down.", {"x-ratelimit-remaining-requests": "5", "x-ratelimit-reset-requests": "1m30s"}, None),
+    ("try again in 20s", {"retry-after": "3"}, 3.0), ("Limit 30000, used 29999", {}, None),
+])  # fmt: skip
+def test_the_wait_that_a_server_asks_for_is_read_from_headers_and_words(words, headers, seconds):
+    assert errors.error_from_status("acme", 429, openai(words), headers).retry_after == seconds
+
+
+def test_a_server_is_named_as_the_user_knows_it():
+    at = errors.server_label("default", "http://127.0.0.1:18999/v1")
+    assert (at, errors.server_label("default", ""), errors.server_label("mine", "http://x")) == (
+        "The server at 127.0.0.1:18999", "OpenAI", "mine",
+    )  # fmt: skip
+    assert str(errors.error_from_status(at, 401, openai("no"), {})).startswith(f"{at} refused the API key (HTTP 401)")
+    assert "`acp-coder login` stores" in str(errors.error_from_status(at, 401, openai("no"), {}))
+    assert str(errors.nobody_listens_error(at, "http://127.0.0.1:18999/v1")).startswith(
+        "No server listens at http://127"
+    )
+    assert "The limit ends at " in str(errors.error_from_status("acme", 429, openai("no"), {"retry-after": "7200"}))
+
+
 def test_a_sentence_names_provider_vendor_model_address_and_what_to_do() -> None:
     error = errors.error_from_status("acme", 429, openai("Slow down."), {"retry-after": "20"})
     assert str(error) == 'acme is receiving too many requests (HTTP 429): "Slow down." It asks to wait 20 seconds.'

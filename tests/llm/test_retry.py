@@ -6,7 +6,7 @@ import pytest
 
 from acp_agent.config.model import ProviderOptions
 from acp_agent.errors import ProviderError
-from acp_agent.llm.base import Finished, ModelEvent, TextDelta
+from acp_agent.llm.base import Finished, ModelEvent, Notice, TextDelta
 from acp_agent.llm.transport.retry import RetryPolicy, next_delay, retry_after, with_retries
 
 NOW = datetime(2025, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -28,7 +28,9 @@ def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
     ("server", None, 0, 0.0, 0.5), ("server", None, 0, 0.5, 0.75), ("server", None, 1, 0.0, 1.0),
     ("server", None, 2, 0.0, 2.0), ("server", None, 3, 0.0, None), ("network", None, 0, 0.0, 0.5),
     ("rate_limit", None, 0, 0.0, 0.5), ("rate_limit", 5.0, 0, 0.9, 5.0), ("rate_limit", 0.0, 0, 0.0, 0.5),
-    ("rate_limit", 30.0, 0, 0.0, 30.0), ("rate_limit", 30.1, 0, 0.0, None), ("timeout", None, 0, 0.0, None),
+    ("rate_limit", 30.0, 0, 0.0, 30.0), ("server", 30.1, 0, 0.0, None), ("rate_limit", 300.1, 0, 0.0, None),
+    ("rate_limit", 300.0, 0, 0.0, 300.0), ("rate_limit", None, 9, 0.0, 15.0), ("rate_limit", None, 10, 0.0, None),
+    ("timeout", None, 0, 0.0, None),
     ("auth", None, 0, 0.0, None), ("quota", 5.0, 0, 0.0, None), ("context_too_long", None, 0, 0.0, None),
     ("refusal", None, 0, 0.0, None), ("bad_request", None, 0, 0.0, None), ("not_found", None, 0, 0.0, None),
 ])  # fmt: skip
@@ -65,6 +67,18 @@ class Attempts:
 
     async def run(self) -> list[ModelEvent]:
         return [event async for event in with_retries(self.attempt, POLICY, sleep=self.sleep, jitter=lambda: 0.0)]
+
+
+async def test_a_limit_is_waited_out_visibly_ten_times_and_for_no_longer_than_is_configured() -> None:
+    attempts = Attempts(*["rate_limit"] * 5)
+    events = await attempts.run()
+    said = [event.text for event in events if isinstance(event, Notice)]
+    assert said == [f"Retrying in {seconds} s ({number} of 10). The server limits requests." for seconds, number in (
+        (4, 4), (8, 5))] and events[-1] == Finished("stop")  # fmt: skip
+    attempts = Attempts(*["rate_limit"] * 99)
+    with pytest.raises(ProviderError, match="failure 11"):
+        await attempts.run()
+    assert next_delay(ProviderError("rate_limit", "no", retry_after=200.0), 1, POLICY, 0.0, 101.0) is None
 
 
 async def test_waits_grow_until_an_attempt_succeeds_the_last_fails_or_an_event_has_come() -> None:

@@ -177,8 +177,6 @@ class ChatProgram:
     def _update(self, session_id: str, update: acp.SessionUpdate) -> None:
         if session_id == self._session or not self._session:
             self._view.update(session_id, update)
-            if isinstance(update, acp.AvailableCommandsUpdate):
-                self._screen.offer(merged(self._screen.commands))
             self._touch()
 
     def _ring(self, words: str) -> None:

@@ -30,8 +30,8 @@ class LineScreen:
         self._heard = anyio.Event()
         self._left = anyio.CancelScope()
 
-    def offer(self, rows: Sequence[CommandRow]) -> None:
-        self.commands = rows
+    def offer(self, commands: Sequence[CommandRow]) -> None:
+        self.commands = commands
 
     @property
     def size(self) -> os.terminal_size:

@@ -83,6 +83,7 @@ class LiveScreen:
     def __init__(self, style: TerminalStyle, folder: Path, history: History) -> None:
         self.style = style
         self._send, self.events = anyio.create_memory_object_stream[ScreenEvent](math.inf)
+        self.commands: Sequence[CommandRow] = ()
         self._completer = PromptCompleter(folder)
         self._buffer = Buffer(
             multiline=True, history=history, completer=ThreadedCompleter(self._completer), complete_while_typing=True,
@@ -112,12 +113,9 @@ class LiveScreen:
         size = self._output.get_size()
         return os.terminal_size((size.columns, size.rows))
 
-    @property
-    def commands(self) -> Sequence[CommandRow]:
-        return tuple(self._completer.commands)
-
-    def offer(self, rows: Sequence[CommandRow]) -> None:
-        self._completer.know(rows)
+    def offer(self, commands: Sequence[CommandRow]) -> None:
+        self.commands = commands
+        self._completer.know(commands)
 
     def use_vi_keys(self) -> None:
         self._app.editing_mode = EditingMode.VI

@@ -118,7 +118,7 @@ class ChatScreen(Protocol):
     @property
     def commands(self) -> Sequence[CommandRow]: ...
 
-    def offer(self, rows: Sequence[CommandRow]) -> None:
+    def offer(self, commands: Sequence[CommandRow]) -> None:
         """The commands that are there from now on."""
         ...
 

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from acp_agent.fronts.terminal.call_lines import CallLines, ShownCall, counts, shown_path
+from acp_agent.fronts.terminal.chat_commands import merged
 from acp_agent.fronts.terminal.markdown_stream import MarkdownStream
 from acp_agent.fronts.terminal.screens import CYAN, DIM, GREEN, RED, YELLOW, ChatScreen, CommandRow
 from acp_agent.legible import legible
+from acp_agent.llm.transport.retry import RETRYING
 from acp_agent.schema import acp
 
 MAX_FOLDED = 50
@@ -82,6 +84,8 @@ class TurnView:
 
     def _state(self, update: acp.SessionUpdate) -> None:
         match update:
+            case acp.Notice(title=title) if title.startswith(RETRYING):
+                self.notice = f"{legible(title)} Esc stops."
             case acp.Notice(severity=severity, title=title, description=description):
                 colour = {"error": RED, "warning": YELLOW}.get(severity, DIM)
                 more = f"\n{legible(description)}" if description else ""
@@ -96,7 +100,7 @@ class TurnView:
             case acp.ConfigOptionUpdate(config_options=options):
                 self.configured(options)
             case acp.AvailableCommandsUpdate(available_commands=commands):
-                self._screen.offer([CommandRow(each.name, legible(each.description)) for each in commands])
+                self._screen.offer(merged(CommandRow(each.name, legible(each.description)) for each in commands))
 
     def chose(self, mode: str) -> None:
         self.mode = mode

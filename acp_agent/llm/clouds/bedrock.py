@@ -91,7 +91,7 @@ class BedrockProvider(HttpProvider):
             listed = read_json(content)["inferenceProfileSummaries"]
             return [llm.ModelInfo(str(each["inferenceProfileId"])) for each in listed]
         except (msgspec.DecodeError, LookupError, TypeError) as error:
-            raise error_from_object(self.name, f"the list of inference profiles is malformed: {error!r}") from error
+            raise error_from_object(self.label, f"the list of inference profiles is malformed: {error!r}") from error
 
     async def _authorized(self, method: str, url: str, body: bytes | None) -> Mapping[str, str]:
         if not self._signs:

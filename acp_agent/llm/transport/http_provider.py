@@ -61,6 +61,8 @@ class HttpProvider:
         self._options = options
         self._base_url = base_url
         self._shown = shown_url(base_url)
+        self.label = provider_errors.server_label(options.name, base_url)
+        """What errors call it."""
         self._headers = headers
         self._policy = RetryPolicy.of(options)
         try:
@@ -101,7 +103,7 @@ class HttpProvider:
                 return with_lm_studio(models, await self._properties("/api/v0/models"))
             return models
         except (msgspec.DecodeError, provider_errors.ErrorInAnswer) as error:
-            raise provider_errors.error_from_object(self.name, f"the list of models is malformed: {error}") from error
+            raise provider_errors.error_from_object(self.label, f"the list of models is malformed: {error}") from error
 
     async def _ask(self, method: str, path: str, body: bytes | None = None, *, base: str | None = None) -> bytes:
         """The response to a short request about the server or its models. Raises `ProviderError`."""
@@ -112,11 +114,11 @@ class HttpProvider:
                     limit = _LONGEST_LIST if response.status == 200 else _LONGEST_ERROR_BODY
                     content = await response.read(limit)
         except TimeoutError:
-            raise provider_errors.idle_timeout_error(self.name, self._shown, _MODELS_TIMEOUT) from None
+            raise provider_errors.idle_timeout_error(self.label, self._shown, _MODELS_TIMEOUT) from None
         except http.FAILURES as error:
             raise self._transport_error(error) from error
         if response.status != 200:
-            raise provider_errors.error_from_status(self.name, response.status, content, response.headers)
+            raise provider_errors.error_from_status(self.label, response.status, content, response.headers)
         return content
 
     async def _properties(self, path: str) -> object:
@@ -151,7 +153,7 @@ class HttpProvider:
                 continue
             status, headers, where = response.status, response.headers, self._shown
             raise provider_errors.error_from_status(
-                self.name, status, body, headers, base_url=where, model=settings.model
+                self.label, status, body, headers, base_url=where, model=settings.model
             )
 
     async def _attempt(
@@ -183,17 +185,17 @@ class HttpProvider:
         except http.FAILURES as error:
             raise self._transport_error(error) from error
         except provider_errors.ErrorInAnswer as error:
-            raise provider_errors.error_from_object(self.name, error.body, model=model) from error
+            raise provider_errors.error_from_object(self.label, error.body, model=model) from error
         except EventTooLong as error:
-            raise provider_errors.error_from_object(self.name, str(error), model=model) from error
+            raise provider_errors.error_from_object(self.label, str(error), model=model) from error
         except RecursionError as error:
             raise provider_errors.error_from_object(
-                self.name, "the answer is nested too deeply", model=model
+                self.label, "the answer is nested too deeply", model=model
             ) from error
         except WebPage as error:
-            raise provider_errors.web_page_error(self.name, self._shown) from error
+            raise provider_errors.web_page_error(self.label, self._shown) from error
         if not answer.ended:
-            raise provider_errors.network_error(self.name, self._shown, "the answer ended early")
+            raise provider_errors.network_error(self.label, self._shown, "the answer ended early")
         for event in last:
             yield event
 
@@ -209,11 +211,11 @@ class HttpProvider:
         address = f"{url}{path}{question}{query}"
         headers.update(await self._authorized(method, address, body))
         if any(not (value.isascii() and value.isprintable() and value == value.strip()) for value in headers.values()):
-            raise provider_errors.key_error(self.name)
+            raise provider_errors.key_error(self.label)
         try:
             return await self._client.send(method, address, headers, body, timeout=timeout)
         except ValueError as error:
-            words = f"{self.name}: {self._shown!r} is not a usable base URL: {error}"
+            words = f"{self.label}: {self._shown!r} is not a usable base URL: {error}"
             raise ProviderError("bad_request", words) from error
 
     async def _authorized(self, method: str, url: str, body: bytes | None) -> Mapping[str, str]:
@@ -222,16 +224,16 @@ class HttpProvider:
 
     def _transport_error(self, error: Exception) -> ProviderError:
         if isinstance(error, http.SILENCE):
-            return provider_errors.idle_timeout_error(self.name, self._shown, self._options.idle_timeout)
+            return provider_errors.idle_timeout_error(self.label, self._shown, self._options.idle_timeout)
         if isinstance(error, http.NO_CONNECTION_IN_TIME):
             return provider_errors.network_error(
-                self.name, self._shown, f"no connection within {self._options.connect_timeout:g} seconds"
+                self.label, self._shown, f"no connection within {self._options.connect_timeout:g} seconds"
             )
         if isinstance(error, http.NO_CONNECTION) and "ssl" in str(error).lower():
-            return provider_errors.tls_error(self.name, self._shown, str(error))
+            return provider_errors.tls_error(self.label, self._shown, str(error))
         if isinstance(error, http.NO_CONNECTION) and is_loopback(self._base_url):
-            return provider_errors.nobody_listens_error(self.name, self._shown)
-        return provider_errors.network_error(self.name, self._shown, str(error) or type(error).__name__)
+            return provider_errors.nobody_listens_error(self.label, self._shown)
+        return provider_errors.network_error(self.label, self._shown, str(error) or type(error).__name__)
 
 
 class _Heard:

@@ -6,6 +6,7 @@ only before its first event has been passed on: afterwards the user has seen tex
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -26,6 +27,14 @@ LOADING_PAUSE = 2.0
 """Pause between two requests to a server that is loading its model, in base delays."""
 
 
+RETRYING = "Retrying in "
+"""How a notice of a wait begins."""
+LIMITED_TRIES = 10
+"""How often a request is sent again that a limit of the server has refused."""
+SAID_SECONDS = 3.0
+"""A shorter wait is not said."""
+
+
 class RetryPolicy(msgspec.Struct, frozen=True):
     """Times in seconds."""
 
@@ -35,22 +44,33 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     """The longest wait a server may request; a longer one is not waited for."""
     loading_wait: float = 60.0
     """The longest wait for a server that is loading its model."""
+    retry_for: float = 300.0
+    """The longest wait in all where a limit of the server refuses requests."""
 
     @classmethod
     def of(cls, options: ProviderOptions) -> RetryPolicy:
-        return cls(options.max_retries, options.retry_base_delay, options.max_retry_delay, options.loading_wait)
+        delays = options.retry_base_delay, options.max_retry_delay, options.loading_wait, options.retry_for
+        return cls(options.max_retries, *delays)
+
+    def tries(self, error: ProviderError) -> int:
+        """How often the request is sent again."""
+        return LIMITED_TRIES if error.kind == "rate_limit" and self.max_retries else self.max_retries
 
 
-def next_delay(error: ProviderError, attempt: int, policy: RetryPolicy, jitter: float) -> float | None:
-    """Seconds to wait before retry number `attempt` (from 0), or `None` to give up. `jitter` is in [0, 1).
+def next_delay(
+    error: ProviderError, attempt: int, policy: RetryPolicy, jitter: float, waited: float = 0.0
+) -> float | None:
+    """Seconds to wait before retry number `attempt` (from 0), or `None` to give up. `jitter` is in [0, 1); `waited` is
+    what limits have taken so far.
 
     A wait requested by the server is obeyed exactly. Otherwise the wait doubles with each attempt, with jitter between
     half and all of it, so that agents which failed together do not retry together. A timeout is not retried: the user
     has already waited `idle_timeout`, and a local server would then compute the same answer twice.
     """
-    if attempt >= policy.max_retries or not error.retryable or error.kind == "timeout":
+    if attempt >= policy.tries(error) or not error.retryable or error.kind == "timeout":
         return None
-    if error.retry_after is not None and error.retry_after > policy.max_delay:
+    limit = max(policy.max_delay, policy.retry_for - waited) if error.kind == "rate_limit" else policy.max_delay
+    if waited > policy.retry_for or (error.retry_after is not None and error.retry_after > limit):
         return None
     if error.retry_after:
         return error.retry_after
@@ -94,7 +114,7 @@ async def with_retries(
     jitter: Callable[[], float] = random.random,
 ) -> AsyncGenerator[ModelEvent, None]:
     """Yields the events of the first attempt that has any. Raises the last attempt's `ProviderError`."""
-    tries, waited = 0, 0.0
+    tries, waited, limited = 0, 0.0, 0.0
     while True:
         started = False
         try:
@@ -110,9 +130,13 @@ async def with_retries(
                 await sleep(pause := loading_pause(policy, waited))
                 waited += pause
                 continue
-            delay = None if started else next_delay(error, tries, policy, jitter())
+            delay = None if started else next_delay(error, tries, policy, jitter(), limited)
             if delay is None:
                 raise
+            limited += delay if error.kind == "rate_limit" else 0.0
+            if delay >= SAID_SECONDS:
+                why = "The server limits requests." if error.kind == "rate_limit" else "The server failed."
+                yield Notice(f"{RETRYING}{math.ceil(delay)} s ({tries + 1} of {policy.tries(error)}). {why}")
         tries += 1
         await sleep(delay)
 
