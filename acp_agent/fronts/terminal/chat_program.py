@@ -51,6 +51,8 @@ from acp_agent.schema import acp
 FRAME_SECONDS = 0.125
 LEAVE_SECONDS = 2.0
 """Within these a second Ctrl-C leaves."""
+JOIN_TRIES, JOIN_SECONDS = 10, 0.2
+"""How often a turn that is beginning is asked to take what was written."""
 TOLD_CHARS = 20_000
 """Characters at the end of a user's command's output that the model gets."""
 MENTIONED = re.compile(r"(?:^|(?<=\s))@(\S+)")
@@ -301,8 +303,22 @@ class ChatProgram:
             self._tasks.start_soon(self._guarded, own[command])
         elif self._since is None:
             self._start(text)
-        elif queue or command.startswith("/") or not await self._steered(text):
+        elif queue or command.startswith("/"):
             self._waiting.append(text)
+        else:
+            self._tasks.start_soon(self._join, text)
+
+    async def _join(self, text: str) -> None:
+        """To the running turn, which may just be beginning; else it waits for the end of it."""
+        for _ in range(JOIN_TRIES):
+            if await self._steered(text):
+                return
+            await anyio.sleep(JOIN_SECONDS)
+            if self._since is None:
+                self._start(text)
+                return
+        self._waiting.append(text)
+        self._touch()
 
     async def _guarded(self, work: object) -> None:
         try:
