@@ -196,5 +196,5 @@ async def test_where_no_server_listens_on_this_machine_the_error_says_so(tmp_pat
         free.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
     async with rig(tmp_path, [], config=FAST, environ={"OPENAI_BASE_URL": address}) as r:
-        with pytest.raises(Exception, match=f"no server listens at {address}. Start it"):
+        with pytest.raises(Exception, match=f"No server listens at {address}. Start it"):
             await r.editor.prompt("hi")

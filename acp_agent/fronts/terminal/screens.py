@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ MARKS = {
     "into": ("↳", "->"), "row": ("❯", ">"), "think": ("∴", "~"), "up": ("↑", "up"), "todo": ("☐", "[ ]"),
     "doing": ("◐", "[~]"), "done": ("☑", "[x]"),
 }  # fmt: skip
+COLOUR = re.compile("\x1b\\[[0-9;]*m")
 FRAMES = ("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|/-\\")
 
 
@@ -29,6 +31,18 @@ def wrapped(text: str, width: int) -> str:
         indent = line[: len(line) - len(line.lstrip())]
         lines += textwrap.wrap(line, max(width, 20), subsequent_indent=indent, break_on_hyphens=False) or [""]
     return "\n".join(lines)
+
+
+def joined(parts: Sequence[str], between: str, width: int) -> list[str]:
+    """The parts, which may have colours, in lines of at most `width`, none of them broken."""
+    lines = [parts[0]]
+    for part in parts[1:]:
+        longer = f"{lines[-1]}{between}{part}"
+        if len(COLOUR.sub("", longer)) > width:
+            lines.append(part)
+        else:
+            lines[-1] = longer
+    return lines
 
 
 class TerminalStyle(Struct, frozen=True):

@@ -9,7 +9,7 @@ from typing import Any
 from acp_agent.fronts.terminal.call_lines import CallLines, ShownCall, counts, shown_path
 from acp_agent.fronts.terminal.chat_commands import merged
 from acp_agent.fronts.terminal.markdown_stream import MarkdownStream
-from acp_agent.fronts.terminal.screens import CYAN, DIM, GREEN, RED, YELLOW, ChatScreen, CommandRow
+from acp_agent.fronts.terminal.screens import CYAN, DIM, GREEN, RED, YELLOW, ChatScreen, CommandRow, joined
 from acp_agent.legible import legible
 from acp_agent.llm.transport.retry import RETRYING
 from acp_agent.schema import acp
@@ -229,7 +229,8 @@ class TurnView:
             parts.append(f"${cost:.2f}" if cost >= 0.01 else "less than $0.01")
         parts.append(f"{seconds:.0f} s")
         dot = f" {self._style.mark('dot')} "
-        self._put("end", self._style.paint(DIM, dot.join(parts)))
+        lines = joined(parts, dot, self._screen.size.columns)
+        self._put("end", "\n".join(self._style.paint(DIM, line) for line in lines))
 
     def _files(self, meta: Mapping[str, Any]) -> list[str]:
         files = [str(each["path"]) for each in meta.get("files", ())]
