@@ -284,8 +284,12 @@ class V2Wire:
                     for each in update["availableCommands"]
                 ]  # fmt: skip
                 return [{**update, "availableCommands": commands}]
-            case "plan_update" if not self._offers("plan"):
-                return [{"sessionUpdate": "plan", "entries": update["plan"]["entries"]}]
+            case "replay_complete":
+                return []
+            case "plan_update" | "plan_removed" if not self._offers("plan"):
+                plan = update.get("plan") or update
+                listed = plan.get("type", "items") == "items" and plan["planId"] != "proposal"
+                return [{"sessionUpdate": "plan", "entries": plan.get("entries", [])}] if listed else []
             case "notice" if not self._offers("session", "notices"):
                 words = f"{update['title']}\n\n"
                 return [{"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": words}}]
