@@ -208,6 +208,10 @@ class UsageReport(msgspec.Struct, frozen=True):
 FinishReason = Literal["stop", "tool_calls", "length", "refusal"]
 
 
+RETRYING = "Retrying in "
+"""How the notice of a wait for the server begins: it is no part of the conversation."""
+
+
 class Notice(msgspec.Struct, frozen=True):
     """A sentence for the user, from the provider: it waits, or does without something. No part of the answer."""
 

@@ -20,7 +20,7 @@ import anyio.to_thread
 import pyte
 import pytest
 
-from acp_agent.testing.fake_model import Answer, Call, FakeModel
+from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel
 
 from .kit import COMMAND, alive, configured, environ
 
@@ -287,6 +287,21 @@ async def test_it_is_stopped_and_goes_on_and_leaves_nothing_when_its_terminal_go
     with anyio.fail_after(SECONDS):
         while any(map(alive, left)):
             await anyio.sleep(0.01)
+
+
+async def test_a_limit_of_the_server_is_waited_out_where_the_user_sees_it_and_errors_name_the_server(tmp_path):
+    def walk(tty: Tty, model: FakeModel) -> None:
+        tty.until("code · fake-model")
+        tty.type("go\r")
+        tty.until("Retrying in 3 s (1 of 10), Esc stops. The server limits requests.")
+        tty.until("At last.", "❯\ncode ·")
+        assert "Retrying" not in tty.text
+        tty.type("again\r")
+        where = model.base_url.removeprefix("http://").removesuffix("/v1")
+        tty.until(f'The server at {where} refused the API key (HTTP 401): "bad key".')
+
+    limit = Failure(429, {"error": {"message": "Rate limit reached. Please try again in 3s."}})
+    await chat(tmp_path, [limit, "At last.", Failure(401, {"error": {"message": "bad key"}})], walk)
 
 
 async def test_it_rings_if_that_is_configured_and_a_paste_is_a_placeholder(tmp_path):

@@ -42,7 +42,7 @@ from acp_agent.fronts.terminal.screens import (
     ScreenEvent,
     wrapped,
 )
-from acp_agent.fronts.terminal.turn_view import TurnView
+from acp_agent.fronts.terminal.turn_view import FAILED, TurnView
 from acp_agent.legible import legible
 from acp_agent.output.sanitize import sanitize_output
 from acp_agent.protocol.transports import Transport
@@ -389,7 +389,7 @@ class ChatProgram:
             self._view.end(answer.stop_reason, time.monotonic() - (self._since or 0), answer.meta or {}, spent)
             ended = answer.stop_reason != "cancelled"
         except PeerError as error:
-            self._view.end("", time.monotonic() - (self._since or 0), {}, None)
+            self._view.end(FAILED, 0.0, {}, None)
             self._tell(RED, legible(error.message))
         except ConnectionClosed:
             await anyio.sleep_forever()  # Who watches the agent says why it has ended.

@@ -11,7 +11,7 @@ from acp_agent.fronts.terminal.chat_commands import merged
 from acp_agent.fronts.terminal.markdown_stream import MarkdownStream
 from acp_agent.fronts.terminal.screens import CYAN, DIM, GREEN, RED, YELLOW, ChatScreen, CommandRow, joined
 from acp_agent.legible import legible
-from acp_agent.llm.transport.retry import RETRYING
+from acp_agent.llm.base import RETRYING
 from acp_agent.schema import acp
 
 MAX_FOLDED = 50
@@ -19,6 +19,7 @@ MAX_FOLDED = 50
 TAIL_LINES = 3
 """Lines of a running command's output, and of a thought, that are drawn."""
 FILES_NAMED = 4
+FAILED = "failed"
 PLAN_MARKS = {"pending": "todo", "in_progress": "doing", "completed": "done"}
 
 
@@ -85,7 +86,8 @@ class TurnView:
     def _state(self, update: acp.SessionUpdate) -> None:
         match update:
             case acp.Notice(title=title) if title.startswith(RETRYING):
-                self.notice = f"{legible(title)} Esc stops."
+                wait, _, why = legible(title).partition(". ")
+                self.notice = f"{wait}, Esc stops. {why}"
             case acp.Notice(severity=severity, title=title, description=description):
                 colour = {"error": RED, "warning": YELLOW}.get(severity, DIM)
                 more = f"\n{legible(description)}" if description else ""
@@ -207,7 +209,7 @@ class TurnView:
         self._changed, self._asked, self.said, self.notice = {}, [], False, ""
 
     def end(self, reason: str, seconds: float, meta: Mapping[str, Any], cost: float | None) -> None:
-        """The closing line."""
+        """The closing line; none if it has failed."""
         self._end_text()
         for call in [*self._calls.values()]:
             call.status = "failed"
@@ -215,6 +217,8 @@ class TurnView:
         if self._plan and any(entry.status != "completed" for entry in self._plan):
             self._put("plan", self._drawn_plan())
         self._plan = ()
+        if reason == FAILED:
+            return
         named = {"end_turn": "", "cancelled": "Stopped", "refusal": "The model refused",
                  "max_tokens": "The answer was cut off: it is too long for the model",
                  "max_turn_requests": "Stopped: too many steps"}  # fmt: skip

@@ -19,7 +19,7 @@ import msgspec
 
 from acp_agent.config.model import ProviderOptions
 from acp_agent.errors import ProviderError
-from acp_agent.llm.base import ModelEvent, Notice
+from acp_agent.llm.base import RETRYING, ModelEvent, Notice
 
 Answer = TypeVar("Answer")
 
@@ -27,8 +27,6 @@ LOADING_PAUSE = 2.0
 """Pause between two requests to a server that is loading its model, in base delays."""
 
 
-RETRYING = "Retrying in "
-"""How a notice of a wait begins."""
 LIMITED_TRIES = 10
 """How often a request is sent again that a limit of the server has refused."""
 SAID_SECONDS = 3.0

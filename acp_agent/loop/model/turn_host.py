@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from acp_agent.errors import AgentError, ProviderError
-from acp_agent.llm.base import AssistantMessage, Message, ModelSettings, TextPart, UsageReport, UserMessage
+from acp_agent.llm.base import RETRYING, AssistantMessage, Message, ModelSettings, TextPart, UsageReport, UserMessage
 from acp_agent.loop.memory.compaction import Compacted, Summarise, summarise
 from acp_agent.loop.memory.room import Asked
 from acp_agent.loop.memory.token_counts import characters
@@ -114,7 +114,7 @@ class SessionHost:
         return self._session.join(self._memory.add)
 
     def say(self, text: str) -> None:
-        self._outbox.say(text)
+        (self._outbox.tell if text.startswith(RETRYING) else self._outbox.say)(text)
 
     def emit(self, update: SessionUpdate) -> None:
         self._outbox.emit(update)
