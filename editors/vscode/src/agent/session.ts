@@ -359,8 +359,8 @@ export class Session {
     }
   }
 
-  /** False if the question is no longer open or has no such option. */
-  answer(questionId: string, optionId: string): boolean {
+  /** False if the question is no longer open or has no such option. `reason`: of a rejection, for the model. */
+  answer(questionId: string, optionId: string, reason = ""): boolean {
     const open = this.open.get(questionId);
     if (open?.question.options.some((option) => option.optionId === optionId) !== true) {
       return false;
@@ -368,7 +368,7 @@ export class Session {
     if (open.question.options.find((option) => option.optionId === optionId)?.kind.startsWith("reject") === true) {
       this.declined.add(open.question.toolCallId);
     }
-    open.answer({ outcome: { outcome: "selected", optionId } });
+    open.answer({ outcome: { outcome: "selected", optionId, ...(reason === "" ? {} : { _meta: { reason } }) } });
     return true;
   }
 

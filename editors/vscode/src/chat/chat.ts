@@ -223,7 +223,7 @@ export class Chat {
         session?.see(message.id);
         return undefined;
       case "permission":
-        session?.answer(message.id, message.optionId);
+        session?.answer(message.id, message.optionId, message.reason);
         return undefined;
       case "pick":
         await pick(session, message.id, message.value);

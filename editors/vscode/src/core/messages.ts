@@ -263,7 +263,7 @@ export type FromView =
   | { readonly type: "steer"; readonly id: string }
   /** The end of what a question is about has been in view. */
   | { readonly type: "seen"; readonly id: string }
-  | { readonly type: "permission"; readonly id: string; readonly optionId: string }
+  | { readonly type: "permission"; readonly id: string; readonly optionId: string; /** What to do instead, for the model. */ readonly reason?: string }
   | { readonly type: "pick"; readonly id: string; readonly value: string | boolean }
   /** `@` entries for what was typed after it. `/` is completed by the view itself, from `commands`. */
   | { readonly type: "complete"; readonly request: number; readonly query: string }

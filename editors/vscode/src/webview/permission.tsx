@@ -134,10 +134,71 @@ function Answers({ permission, live, subject }: AnswersProps): JSX.Element {
           </button>
         );
       })}
+      <Instead
+        permission={permission}
+        disabled={answered}
+        onSent={() => {
+          setAnswered(true);
+          bus.emit("focus", undefined);
+        }}
+      />
       <div class="unread quiet" id={`unread-${id}`} role="status">
         {live ? "" : "To allow it, read to the end."}
       </div>
     </div>
+  );
+}
+
+interface InsteadProps {
+  readonly permission: Permission;
+  readonly disabled: boolean;
+  readonly onSent: () => void;
+}
+
+/** A rejection with words for the model. */
+function Instead({ permission, disabled, onSent }: InsteadProps): JSX.Element | null {
+  const { post } = useView();
+  const [words, setWords] = useState<string | undefined>();
+  const rejecting = permission.options.find(({ kind }) => kind === "reject_once");
+  if (rejecting === undefined) return null;
+  if (words === undefined) {
+    return (
+      <button
+        type="button"
+        class="link instead"
+        disabled={disabled}
+        onClick={() => {
+          setWords("");
+        }}
+      >
+        No, and say what to do instead
+      </button>
+    );
+  }
+  return (
+    <form
+      class="instead"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (disabled || words.trim() === "") return;
+        post({ type: "permission", id: permission.id, optionId: rejecting.optionId, reason: words.trim() });
+        onSent();
+      }}
+    >
+      <input
+        type="text"
+        aria-label="What to do instead"
+        placeholder="What to do instead"
+        value={words}
+        ref={(input) => input?.focus()}
+        onInput={({ currentTarget }) => {
+          setWords(currentTarget.value);
+        }}
+      />
+      <button type="submit" class="link" disabled={disabled || words.trim() === ""}>
+        Reject
+      </button>
+    </form>
   );
 }
 

@@ -176,6 +176,14 @@ export class TestView {
     });
   }
 
+  /** The same in another field. */
+  fill(field: HTMLInputElement, text: string): void {
+    this.do(() => {
+      field.value = text;
+      field.dispatchEvent(new Event("input", { bubbles: true }));
+    });
+  }
+
   /** Gives whether the key's own effect was prevented. */
   key(key: string, init: KeyboardEventInit = {}): boolean {
     const event = new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true, ...init });

@@ -45,6 +45,18 @@ test("the options are the agent's, in its order and words, with their scope in a
   expect(view.all(".option span").map(({ textContent }) => textContent)).toEqual(["No, thanks", "Yes, do", "Always allow", "git push in this project"]);
 });
 
+test("a rejection may say what to do instead", () => {
+  const view = asking(UNSEEN);
+  view.click(view.button("No, and say what to do instead"));
+  const field = view.one(".instead input") as HTMLInputElement;
+  expect(document.activeElement).toBe(field);
+  expect(view.button("Reject", ".instead").disabled).toBe(true);
+  view.fill(field, " use git mv ");
+  view.click(view.button("Reject", ".instead"));
+  expect(view.sent("permission")).toEqual([{ type: "permission", id: "p1", optionId: "no", reason: "use git mv" }]);
+  expect(view.all(".option").every((option) => (option as HTMLButtonElement).disabled)).toBe(true);
+});
+
 test("an answer that allows is live once the end was in view, and one that rejects always", () => {
   const view = asking(UNSEEN);
   const scrolled: number[] = [];
