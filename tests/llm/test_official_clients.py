@@ -1,5 +1,5 @@
-"""Our double of the model servers, read by the official clients of OpenAI and Anthropic: independent implementations,
-so that a provider of ours and the double cannot be wrong in the same way."""
+"""Our double of the model servers, read by the official clients of OpenAI, Anthropic and Ollama: independent
+implementations, so that a provider of ours and the double cannot be wrong in the same way."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -29,6 +29,10 @@ def of_anthropic(model: FakeModel) -> "AsyncAnthropic":
     url = model.base_url.removesuffix("/v1")
     made: AsyncAnthropic = import_module("anthropic").AsyncAnthropic(base_url=url, api_key="key", max_retries=0)
     return made
+
+
+def of_ollama(model: FakeModel) -> Any:
+    return import_module("ollama").AsyncClient(host=model.base_url.removesuffix("/v1"))
 
 
 Seen = tuple[str, list[tuple[str, Any]], tuple[int, int]]
@@ -77,8 +81,22 @@ async def messages(model: FakeModel) -> Seen:
     return text, calls, (whole.usage.input_tokens, whole.usage.output_tokens)
 
 
+async def ollama(model: FakeModel) -> Seen:
+    tool: Any = {"type": "function", "function": {"name": "read", "description": "Reads.", "parameters": SCHEMA}}
+    text, calls, usage, ended = "", [], (0, 0), False
+    said = [{"role": "user", "content": ASKED}]
+    async with of_ollama(model) as client:
+        async for part in await client.chat(model="fake-model", messages=said, tools=[tool], stream=True):
+            text += part.message.content or ""
+            calls += [(each.function.name, dict(each.function.arguments)) for each in part.message.tool_calls or ()]
+            if part.done:
+                ended, usage = True, (part.prompt_eval_count or 0, part.eval_count or 0)
+    assert ended
+    return text, calls, usage
+
+
 Ask = Callable[[FakeModel], Awaitable[Seen]]
-each_api = pytest.mark.parametrize("ask", [chat, responses, messages])
+each_api = pytest.mark.parametrize("ask", [chat, responses, messages, ollama])
 
 
 @each_api
@@ -93,10 +111,25 @@ async def test_an_answer_with_a_call_is_read_as_it_was_said(ask: Ask) -> None:
 ])  # fmt: skip
 async def test_an_error_is_the_one_that_its_status_says(ask: Ask, status: int, kind: str) -> None:
     body = {"error": {"type": "some_error", "message": "in these words"}}
-    error = getattr(import_module("anthropic" if ask is messages else "openai"), kind)
+    error: type[Exception] = getattr(import_module("anthropic" if ask is messages else "openai"), kind)
+    if ask is ollama:  # It has one for all.
+        error, body = import_module("ollama").ResponseError, {"error": "in these words"}
     async with FakeModel([Failure(status, body)]) as model:
         with pytest.raises(error, match="in these words"):
             await ask(model)
+
+
+async def test_what_it_thinks_is_read_by_the_clients_that_show_it() -> None:
+    thinking = Answer(thought=("Let me", " see."), text="Done.")
+    async with FakeModel([thinking, thinking]) as model:
+        said = [{"role": "user", "content": ASKED}]
+        async with of_ollama(model) as client:
+            parts = await client.chat("fake-model", said, stream=True, think=True)
+            assert "".join([part.message.thinking or "" async for part in parts]) == "Let me see."
+        asked: Any = {"model": "fake-model", "max_tokens": 100, "messages": said}
+        async with of_anthropic(model) as client, client.messages.stream(**asked) as stream:
+            whole = await stream.get_final_message()
+        assert [block.type for block in whole.content] == ["thinking", "text"]
 
 
 async def test_the_models_are_listed() -> None:
