@@ -110,7 +110,7 @@ async def test_an_answer_with_a_call_is_read_as_it_was_said(ask: Ask) -> None:
     (401, "AuthenticationError"), (429, "RateLimitError"), (500, "InternalServerError"), (400, "BadRequestError"),
 ])  # fmt: skip
 async def test_an_error_is_the_one_that_its_status_says(ask: Ask, status: int, kind: str) -> None:
-    body = {"error": {"type": "some_error", "message": "in these words"}}
+    body: Any = {"error": {"type": "some_error", "message": "in these words"}}
     error: type[Exception] = getattr(import_module("anthropic" if ask is messages else "openai"), kind)
     if ask is ollama:  # It has one for all.
         error, body = import_module("ollama").ResponseError, {"error": "in these words"}
