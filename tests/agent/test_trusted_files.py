@@ -74,7 +74,7 @@ async def test_the_question_says_who_loads_the_file_and_when(tmp_path: Path) -> 
     script = rounds(Call("write", {"path": "sub/.npmrc", "content": "x"}))
     async with went(tmp_path, script, mode="auto", otherwise=reject_once) as r:
         (asked,) = r.editor.permission_requests
-        assert "(loaded by npm, pnpm, Yarn when started in the folder)" in str(asked.tool_call.content)
+        assert "is loaded by npm, pnpm, Yarn when started in the folder" in str(asked.tool_call.content)
 
 
 def test_every_name_is_protected_in_any_folder_and_spelling(tmp_path: Path) -> None:
