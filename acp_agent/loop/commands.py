@@ -36,6 +36,8 @@ DIFF = "acp_agent.loop.undo.undo_commands:diff"
 UNDO = "acp_agent.loop.undo.undo_commands:undo"
 MCP = "acp_agent.loop.toolbox.mcp_states:mcp_command"
 
+LONGEST_TITLE = 200
+"""Characters of a session's title."""
 CHECK_EXAMPLE = '`/policy check bash {"command": "ls"}` is an example.'
 
 
@@ -145,6 +147,13 @@ async def _tools(session: Session, parts: Parts, rest: str) -> str:
     away = [f"- {', '.join(names)}: {why}" for why, names in reasons.items()]
     text = f"Tools in the mode `{session.choices.mode_id}`:\n" + "\n".join(lines) + f"\n\n{parts.toolbox.offer.words()}"
     return text + ("\n\nCurrently unavailable:\n" + "\n".join(away) if away else "")
+
+
+async def _rename(session: Session, parts: Parts, rest: str) -> str:
+    title = " ".join(rest.split())[:LONGEST_TITLE]
+    if title:
+        await session.set_title(title)
+    return f"The session is called `{session.title}`." if session.title else "It has no title: `/rename TITLE`."
 
 
 async def _status(session: Session, parts: Parts, rest: str) -> str:
@@ -384,6 +393,7 @@ COMMANDS: dict[str, Callable[[Session, Parts, str], Awaitable[str]]] = {
     "context": _context,
     "cost": _cost,
     "tools": _tools,
+    "rename": _rename,
     "status": _status,
     "trust": _trust,
     "permissions": _permissions,

@@ -371,3 +371,15 @@ async def test_a_store_that_was_locked_fails_no_later_prompt_and_loses_nothing_t
         other.close()
         stored = sqlite3.connect(path).execute("SELECT payload FROM log ORDER BY seq").fetchall()
         assert ["half" in str(stored), " more" in str(stored), "refused" in str(stored)] == [True, True, False]
+
+
+async def test_a_session_gets_the_title_that_the_user_gives_it(tmp_path):
+    async with rig(tmp_path, ["ok"]) as r:
+        assert "It has no title" in await r.says("/rename")
+        await r.editor.prompt("hi")
+        assert "The session is called `A better name`." in await r.says("/rename  A better\nname ")
+        told = [each.title for each in r.editor.updates[r.editor.session_id] if isinstance(each, acp.SessionInfoUpdate)]
+        assert told[-1] == "A better name"
+        (listed,) = (await r.editor.client.list_sessions()).sessions
+        assert listed.title == "A better name"
+        assert len(r.model.requests) == 1

@@ -14,7 +14,7 @@ OWN = (
     CommandRow("exit", "Leave"),
 )
 GROUPS = {
-    "Conversation": "resume new clear compact context cost plan fork exit",
+    "Conversation": "resume new rename clear compact context cost plan fork exit",
     "Changes": "diff checkpoints undo redo worktree",
     "Model and mode": "model mode",
     "What is allowed": "trust permissions policy approve reject unblock hooks",

@@ -17,6 +17,7 @@ BUILT_IN: dict[str, tuple[str, str]] = {
     "context": ("Show how full the model's context is", ""),
     "cost": ("Show what the session and this day cost", ""),
     "tools": ("List the tools of the current mode", ""),
+    "rename": ("Give the session another title", "title"),
     "status": ("Show session, model, mode and what the editor offers", ""),
     "trust": ("Show the folder's own files, and trust them", "yes|no"),
     "permissions": ("List and revoke remembered permissions; rules to add", "revoke number"),
