@@ -26,7 +26,8 @@ from acp_agent.opening import open_store
 from acp_agent.safety.deciding.rule_list import RuleList
 
 WITH_KEY = "acp_agent.setup.mcp_table:with_key"
-HIDDEN = ("api_key", "env", "headers")
+READ_TEXT = "acp_agent.setup.change:read_text"
+HIDDEN = ("api_key", "client_secret", "env", "headers")
 """Keys whose values are not shown."""
 OTHER_KEYS = {"tools.risk": "tools.risk.block_high_risk_commands", "default": "tools.policy.default"}
 """Names of rules that do not begin with their key."""
@@ -37,7 +38,7 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
     if options.verb == "path":
         sys.stdout.write(f"{file}\n")
     elif options.verb == "set":
-        text = load(WITH_KEY)(_text(file), options.key, options.value, str(file))
+        text = load(WITH_KEY)(load(READ_TEXT)(file) or "", options.key, options.value, str(file))
         file.parent.mkdir(parents=True, exist_ok=True)
         _replace(file, text, environ)
         sys.stdout.write(f"{options.key} is set in {file}.\n")
@@ -54,10 +55,6 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
     else:
         return _show(options, environ)
     return 0
-
-
-def _text(file: Path) -> str:
-    return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
 def _replace(file: Path, text: str, environ: Mapping[str, str]) -> None:

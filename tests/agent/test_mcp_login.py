@@ -68,6 +68,16 @@ def test_a_login_is_kept_private_used_refreshed_and_forgotten(locked: OAuthServe
     assert not locked.access & set(file.read_text().split('"'))
 
 
+def test_the_secret_of_a_registered_client_is_not_shown(locked: OAuthServer, mcp, tmp_path, capsys):
+    file = tmp_path / ".config/acp-coder/config.toml"
+    file.write_text(file.read_text() + 'client_id = "mine"\nclient_secret = "hush-hush"\n')
+    told = mcp("get", "locked")[1]
+    assert "client_id = mine" in told and "client_secret = (not shown)" in told and "hush" not in told
+    assert main(["config", "show"]) == 0
+    shown = capsys.readouterr().out
+    assert 'mcp.servers.locked.client_secret = "(set)"' in shown and "hush" not in shown
+
+
 def test_a_token_that_has_ended_is_refreshed_before_it_is_sent(locked: OAuthServer, mcp):
     locked.expires = 1
     assert mcp("login", "locked")[0] == 0

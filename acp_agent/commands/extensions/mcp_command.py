@@ -161,6 +161,8 @@ def _get(options: Namespace, environ: Mapping[str, str]) -> int:
         value = getattr(entry, key)
         if key in ("env", "headers"):  # They may hold credentials.
             value = dict.fromkeys(value, HIDDEN)
+        elif key == "client_secret" and value:
+            value = HIDDEN
         if value and key not in ("command", "args", "url"):
             _line(f"  {key} = {value}")
     return 0
