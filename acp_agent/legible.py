@@ -25,10 +25,14 @@ def legible(text: str) -> str:
     return UNSEEN.sub(_number, text.replace("\r\n", "\n"))
 
 
+def marks_around(text: str) -> str:
+    """The marks of a code block that nothing in it can end."""
+    return "`" * max([3, *(len(marks) + 1 for marks in MARKS.findall(text))])
+
+
 def verbatim(text: str) -> str:
-    """`text` as Markdown shows it as it stands: in a code block, which nothing in it can end."""
-    longest = max((len(marks) for marks in MARKS.findall(text)), default=0)
-    fence = "`" * max(3, longest + 1)
+    """`text` as Markdown shows it as it stands: in a code block."""
+    fence = marks_around(text)
     return f"{fence}\n{text.rstrip(chr(10))}\n{fence}" if text.strip() else text
 
 

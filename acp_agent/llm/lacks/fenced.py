@@ -22,6 +22,7 @@ import msgspec
 
 from acp_agent.errors import ProviderError
 from acp_agent.lazy import pattern
+from acp_agent.legible import marks_around
 from acp_agent.limits.decoding import read_loose_json
 from acp_agent.llm import base as llm
 from acp_agent.llm.adapters import AskAgain, Pass, Request
@@ -294,7 +295,7 @@ def _block(call: llm.ToolUse) -> str:
 
 
 def _fence(tag: str, body: str) -> str:
-    marks = "`" * max([3, *(len(run) + 1 for run in re.findall(r"^ {0,3}(`{3,})", body, re.MULTILINE))])
+    marks = marks_around(body)
     return f"{marks}{tag}\n{body}\n{marks}"
 
 

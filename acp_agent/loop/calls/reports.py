@@ -166,7 +166,7 @@ class Reports:
         """The call as a permission request shows it; one of a sub-agent says whose it is."""
         description = ready.description
         title = legible(description.title)
-        content = list(preview.content) or [acp.Content(content=acp.TextContent(text=f"```\n{title}\n```"))]
+        content = list(preview.content) or [acp.Content(content=acp.TextContent(text=verbatim(title)))]
         meta: dict[str, Any] | UnsetType = UNSET
         if self._parent is not None:
             title, meta = f"{title} (sub-agent: {self._parent.title})", self._meta(call)

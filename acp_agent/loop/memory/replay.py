@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from acp_agent.legible import verbatim
 from acp_agent.llm.base import AssistantMessage, Message
 from acp_agent.loop.memory.history import History, decode_message, decode_messages
 from acp_agent.loop.memory.rewinding import asks_model, kept
@@ -129,7 +130,7 @@ def _settle(call: dict[str, Any], running: bool) -> None:
     if len(shown) < len(content):
         output = call.get("rawOutput")
         text = "".join(output.get(key) or "" for key in ("stdout", "stderr")) if isinstance(output, dict) else ""
-        shown = [*([_content(f"```\n{text.rstrip()}\n```")] if text.strip() else []), *shown]
+        shown = [*([_content(verbatim(text.rstrip()))] if text.strip() else []), *shown]
     if call.get("status") not in ("completed", "failed") and not running:
         call["status"] = "failed"
         shown = [*shown, _content(INTERRUPTED)]

@@ -101,14 +101,19 @@ def without_numbers(text: str) -> str | None:
 def around_change(old: str, new: str, context: int) -> str:
     """The changed lines of `new` with `context` lines around them, numbered; of many the middle is left out."""
     before, after = old.split("\n"), new.split("\n")
-    most = min(len(before), len(after))
-    begin = next((at for at in range(most) if before[at] != after[at]), most)
-    end = next((at for at in range(most - begin) if before[-1 - at] != after[-1 - at]), most - begin)
+    begin, end = _alike(before, after)
     first, last = max(0, begin - context), min(len(after) - end + context, len(after) - (not after[-1]))
     shown = [numbered(number, line, SHOWN_CHARS) for number, line in enumerate(after[first:last], first + 1)]
     if (more := len(shown) - 2 * SHOWN_LINES) > 0:
         shown[SHOWN_LINES:-SHOWN_LINES] = [f"[... {more} lines ...]"]
     return "\n".join(shown)
+
+
+def _alike(before: list[str], after: list[str]) -> tuple[int, int]:
+    """How many lines are the same at the beginning of both, and at their end."""
+    most = min(len(before), len(after))
+    begin = next((at for at in range(most) if before[at] != after[at]), most)
+    return begin, next((at for at in range(most - begin) if before[-1 - at] != after[-1 - at]), most - begin)
 
 
 def diff_of(path: Path, old: str | None, new: str) -> Diff:
@@ -121,9 +126,7 @@ def changed_places(path: Path, old: str | None, new: str, *, done: bool = False)
     if old is None:
         return (Location(path, 1),)
     before, after = old.split("\n"), new.split("\n")
-    most = min(len(before), len(after))
-    begin = next((at for at in range(most) if before[at] != after[at]), most)
-    end = next((at for at in range(most - begin) if before[-1 - at] != after[-1 - at]), most - begin)
+    begin, end = _alike(before, after)
     left, right = before[begin : len(before) - end], after[begin : len(after) - end]
     starts = [(0, 0)]
     if left and right and len(left) + len(right) <= MOST_COMPARED:
