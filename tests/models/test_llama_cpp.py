@@ -122,7 +122,7 @@ async def _prompt_when_it_listens(editor, server: Server):
             try:
                 return await editor.prompt("Say hello.", seconds=SECONDS)
             except PeerError as error:
-                assert "no server listens" in str(error), error
+                assert "No server listens" in str(error), error
                 await anyio.sleep(0.1)
 
 
@@ -154,11 +154,11 @@ async def test_a_server_that_is_lost_in_the_middle_of_an_answer_is_an_error_and_
             await editor.wait_for(lambda update: isinstance(update, AgentMessageChunk), seconds=SECONDS)
             assert first.process is not None
             first.process.kill()
-            with pytest.raises(PeerError, match="the connection to .* failed|ended early"):
+            with pytest.raises(PeerError, match="The connection to .* failed|ended early"):
                 await turn.response()
             said = editor.text()
             assert said.strip()
-            with pytest.raises(PeerError, match="the connection to .* failed"):
+            with pytest.raises(PeerError, match="The connection to .* failed"):
                 await editor.prompt("Go on.", seconds=SECONDS)
             with llama(tmp_path / "second.log", *options, port=first.port):
                 again = editor.begin("Go on.")
