@@ -191,7 +191,7 @@ async def test_while_it_works_enter_joins_the_turn_tab_waits_and_escape_gives_th
         tty.type("queued\t")
         tty.until("after this turn: queued")
         anyio.from_thread.run_sync(model.release)
-        tty.until("Two.", "❯ queued")
+        tty.until("Two.", "❯ queued", lambda text: " tokens · " in text.rpartition("Two.")[2])  # It has ended.
         assert "joined" in asked(model, 2) and "queued" not in asked(model, 2) and "queued" in asked(model, 3)
         tty.type("left\x03")
         tty.until(lambda text: text.rstrip().split("\n")[-2] == "❯")
@@ -317,3 +317,90 @@ async def test_it_rings_if_that_is_configured_and_a_paste_is_a_placeholder(tmp_p
         tty.until(lambda text: text.count("pasted 19") == 2)  # From the history.
 
     await chat(tmp_path, ["Fine."], walk, **configured(tmp_path, '[terminal]\nnotify = "bell"\n'))
+
+
+async def test_sessions_models_files_and_an_editor_are_picked_by_keys(tmp_path):
+    def walk(tty: Tty, model: FakeModel) -> None:
+        model.models = ("fake-model", "other-model")
+        tty.until("code · fake-model")
+        tty.type("first words\r")
+        tty.until("One.", " tokens · ")
+        tty.type("/new\r")
+        tty.until(lambda text: text.count("acp-coder in ") == 2)
+        tty.type("/resume\r")
+        tty.until("Go on with which session?", "  first words", "a digit, a letter")
+        tty.type("1")
+        tty.until("That was the conversation so far.", lambda text: text.count("❯ first words") == 2)
+        tty.type("look at @dee")
+        tty.until("inner/deep.txt")
+        tty.type("\t")
+        tty.until("❯ look at @inner/deep.txt")
+        tty.type("\r\r")
+        tty.until("Two.")
+        said = asked(model, 1)
+        assert "first words" in said and "look at @inner/deep.txt" in said and "[deep.txt](/" in said
+        tty.type("/model\r")
+        tty.until("Which model?", "fake-model", "other-model", "a digit, a letter")
+        tty.type("\x1b[B\r")
+        tty.until("code · other-model")
+        tty.type("typed \x07")
+        tty.until("❯ typed and edited")
+        tty.type("\r")
+        tty.until("Three.")
+        assert model.requests[2].body["model"] == "other-model" and "typed and edited" in asked(model, 2)
+        tty.type("\x04")
+        assert tty.ended() == 0
+
+    (tmp_path / "project" / "inner").mkdir(parents=True)
+    (tmp_path / "project" / "inner" / "deep.txt").write_text("deep words\n")
+    (editor := tmp_path / "editor").write_text('#!/bin/sh\nprintf "and edited" >> "$1"\n')
+    editor.chmod(0o755)
+    await chat(tmp_path, ["One.", "Two.", "Three."], walk, EDITOR=str(editor), VISUAL="")
+
+
+ASKS = (
+    Call("ask_user", {"question": "Which way?", "choices": ["Left", "Right"]}),
+    Call("ask_user", {"question": "What else?", "choices": ["Tests", "Docs"], "several": True}),
+)
+
+
+async def test_forms_are_filled_and_the_terminal_is_told_when_it_waits(tmp_path):
+    def walk(tty: Tty, model: FakeModel) -> None:
+        tty.until("code · fake-model")
+        tty.type("go\r")
+        tty.until("Which way?", "1. Left", "a digit, a letter", lambda _: "\x1b]9;acp-coder: " in tty.raw)
+        tty.type("2")
+        tty.until("What else?", "[ ] Docs", "Space marks")
+        tty.type("\x1b[B ")
+        tty.until("[x] Docs")
+        tty.type("\r")
+        tty.until("Thanks.", "↳ Right", "↳ Docs", lambda _: "\x1b]9;acp-coder: done\a" in tty.raw)
+        assert "The user answered: Right" in (said := asked(model, 2)) and "The user answered: Docs" in said
+        tty.type("\x04")
+        assert tty.ended() == 0
+
+    await chat(tmp_path, [*(Answer(tool_calls=(each,)) for each in ASKS), "Thanks."], walk, **configured(tmp_path, '[terminal]\nnotify = "osc9"\n'))
+
+
+async def test_vi_keys_edit_the_input_if_they_are_configured(tmp_path):
+    def walk(tty: Tty, model: FakeModel) -> None:
+        tty.until("code · fake-model")
+        tty.type("wrong words")
+        tty.until("❯ wrong words")
+        tty.type("\x1b")
+        tty.type("0ceright")
+        tty.until("❯ right words")
+        tty.type("\x1bA here\r")
+        tty.until("Fine.")
+        assert "right words here" in asked(model, 0)
+        tty.type("go\r")
+        tty.until("❯ go", "Working")
+        tty.type("\x1b\x1b")
+        tty.until("Stopped", lambda text: text.rstrip().split("\n")[-2] == "❯ go")
+        tty.type("\x03")
+        tty.until(lambda text: text.rstrip().split("\n")[-2] == "❯")
+        tty.type("\x04")
+        assert tty.ended() == 0
+
+    slow = Answer(text="never", hang_before=True)
+    await chat(tmp_path, ["Fine.", slow], walk, **configured(tmp_path, '[terminal]\nkeys = "vi"\n'))

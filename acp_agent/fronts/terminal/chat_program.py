@@ -48,7 +48,7 @@ from acp_agent.output.sanitize import sanitize_output
 from acp_agent.protocol.transports import Transport
 from acp_agent.schema import acp
 
-FRAME_SECONDS = 0.125
+FRAME_SECONDS = 0.15
 LEAVE_SECONDS = 2.0
 """Within these a second Ctrl-C leaves."""
 JOIN_TRIES, JOIN_SECONDS = 10, 0.2

@@ -22,8 +22,9 @@ CODE_CONTEXT = 30
 MAX_CODE_COLUMNS = 10_000
 FEW = 5
 """Such lines before one that is not finished."""
-UNFINISHED = 1_000
-"""Characters at the end of an unfinished block that are drawn."""
+UNFINISHED, STEP = 600, 200
+"""Characters at the end of an unfinished block that are drawn: of a longer one, some more, from a multiple of `STEP`, so that
+its lines do not break anew with each word."""
 CODE_THEME = "ansi_dark"
 THEME = Theme(
     {
@@ -89,7 +90,8 @@ class MarkdownStream:
         if not text.strip() or FENCE.match(self._coming):
             return ""
         gap = "\n" if self._gap and self._begun else ""
-        return gap + self._rendered(text[-UNFINISHED:], width).rstrip("\n")
+        start = max(0, len(text) - UNFINISHED) // STEP * STEP
+        return gap + self._rendered(text[start:].partition(" ")[2] if start else text, width).rstrip("\n")
 
     def end(self, width: int) -> str:
         """All that is left; afterwards it is as new."""
