@@ -208,10 +208,11 @@ class HookFailed(AgentError):
 
 
 class ToolError(AgentError):
-    """A tool failed. The message is text for the model: what was tried, what happened, what to try instead.
+    """A tool failed. The message says what was tried and what happened: the model and the user read it.
 
-    `category` says what can be done about it. `suggestion` replaces the category's own. `retry_after` is in seconds, if
-    a server named one.
+    `category` says what can be done about it. `suggestion` is for the model alone: what to try instead; it replaces the
+    category's own. `shown` is what the user reads instead of the message, where that is about the model's own mistake.
+    `retry_after` is in seconds, if a server named one.
     """
 
     def __init__(
@@ -220,9 +221,11 @@ class ToolError(AgentError):
         category: ToolErrorCategory = "permanent_failure",
         *,
         suggestion: str = "",
+        shown: str = "",
         retry_after: float | None = None,
     ) -> None:
         super().__init__(message)
         self.category: ToolErrorCategory = category
         self.suggestion = suggestion
+        self.shown = shown
         self.retry_after = retry_after

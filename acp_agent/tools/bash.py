@@ -120,8 +120,9 @@ class Bash(Tool[BashParams]):
         if len(given) > 1:
             names = " and ".join(f"`{name}`" for name in given)
             raise ToolError(
-                f"The arguments of `bash` are wrong: {names} both contain a command line. Give one, as `command`.",
+                f"The arguments of `bash` are wrong: {names} both contain a command line.",
                 "invalid_parameters",
+                suggestion="Give one, as `command`.",
             )
         if given:
             arguments = {"command" if name == given[0] else name: value for name, value in arguments.items()}
@@ -136,7 +137,7 @@ class Bash(Tool[BashParams]):
 
     def access(self, params: BashParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         if not params.command.strip():
-            raise ToolError("The command is empty. Give the command line to run.", "invalid_parameters")
+            raise ToolError("The command is empty.", "invalid_parameters", suggestion="Give the command line to run.")
         if "\0" in params.command:
             raise ToolError("The command contains a NUL character, which shells cannot handle.", "invalid_parameters")
         claim = _claim(params)

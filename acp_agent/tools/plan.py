@@ -54,7 +54,7 @@ class Plan(HarmlessTool[PlanParams]):
         of_the_goal = await ctx.memory.goals.set_plan(tasks)
         open_ = sum(task.status != "completed" for task in tasks)
         told = f"The plan is shown. Open: {open_}." if open_ else "The plan is shown; every step is done."
-        steps = None if ctx.memory.goals.drawn else (_steps(tasks),)
+        steps = () if ctx.memory.goals.drawn else (_steps(tasks),)
         return ToolResult(f"{told} {of_the_goal}".strip(), content=steps)
 
 

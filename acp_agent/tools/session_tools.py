@@ -48,7 +48,8 @@ class AskUser(HarmlessTool[AskUserParams]):
         choices = tuple(dict.fromkeys(choice.strip() for choice in params.choices if choice.strip()))
         answer = await ctx.call.ask(Question(params.question.strip(), choices, params.several))
         if answer.text is not None:
-            return ToolResult(f"The user answered: {answer.text}")
+            shown = Content(content=TextContent(text=f"You answered: {answer.text}"))
+            return ToolResult(f"The user answered: {answer.text}", content=(shown,))
         return ToolResult(answer.reason, ends_turn=answer.ends_turn)
 
 

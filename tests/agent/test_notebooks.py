@@ -324,7 +324,7 @@ async def test_a_notebook_that_changed_since_it_was_read_is_not_changed(tmp_path
     script = rounds(read, bash("sed -i 's/Title/Other/' n.ipynb"), change, read, change)
     async with went(tmp_path, script, mode="auto", files={"n.ipynb": as_text()}) as r:
         *_, refused, _, done = results(r)
-        assert "n.ipynb has changed since you read it" in refused
+        assert "n.ipynb has changed since it was read" in refused
         assert "was changed." in done
         assert "Text." in sources(tmp_path)[0]
 

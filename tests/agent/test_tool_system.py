@@ -47,13 +47,18 @@ async def test_the_model_gets_the_feedback_block_and_the_person_the_plain_error(
         if category == "policy_blocked":
             assert lines[:2] == ["[tool_error]", f"category: {category}"] and lines[2].startswith("error: ")
             assert lines[-2].startswith("suggestion: ") and lines[-1] == "retryable: false"
-        else:  # The message says what the category and its suggestion would repeat.
+        else:  # The message says what the category would repeat; a suggestion is the error's own.
             assert lines[0].startswith("[tool_error] ")
-            assert not [line for line in lines if line.startswith(("category: ", "suggestion: ", "retryable: "))]
+            assert not [line for line in lines if line.startswith(("category: ", "retryable: "))]
+            assert not [line for line in lines[:-1] if line.startswith("suggestion: ")]
         assert error in text
         (shown,) = r.editor.tool_calls().values()
         shown.assert_finished("failed")
-        assert "[tool_error]" not in shown.content[0].content.text and error in shown.content[0].content.text
+        told = shown.content[0].content.text
+        assert "[tool_error]" not in told and "suggestion" not in told and "again" not in told and "Use `" not in told
+        own = error.startswith(("- ", "not a JSON", "`"))  # What the model has to know of its own mistake.
+        plain = "did not say which text" if error == "`old_string`" else "arguments that do not fit" if own else error
+        assert plain in told and (error in told) != own
         assert shown.meta["toolError"] == {"category": category, "retryable": False}
         assert r.editor.permission_requests == []
 

@@ -379,7 +379,12 @@ async def test_forms_are_filled_and_the_terminal_is_told_when_it_waits(tmp_path)
         tty.type("\x04")
         assert tty.ended() == 0
 
-    await chat(tmp_path, [*(Answer(tool_calls=(each,)) for each in ASKS), "Thanks."], walk, **configured(tmp_path, '[terminal]\nnotify = "osc9"\n'))
+    await chat(
+        tmp_path,
+        [*(Answer(tool_calls=(each,)) for each in ASKS), "Thanks."],
+        walk,
+        **configured(tmp_path, '[terminal]\nnotify = "osc9"\n'),
+    )
 
 
 async def test_vi_keys_edit_the_input_if_they_are_configured(tmp_path):

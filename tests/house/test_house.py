@@ -300,6 +300,20 @@ def test_every_module_says_what_it_is_for():
 GROUP_THAT_KEEPS = re.compile(r"(?<![\\(])\)\s*(?:[*+?]|\{[\d,]*\})\+|\(\?>")
 
 
+FOR_THE_MODEL = re.compile(r"(?<=[.)`}\])]) (?:Use `|Call it again|Read it|Do not |Give |Send |Continue |Try )")
+
+
+def test_what_a_user_reads_of_a_failed_call_does_not_tell_the_model_what_to_do():
+    """That is the suggestion of a `ToolError`, which only the model gets."""
+    found = []
+    for file, _ in modules():
+        for node in ast.walk(parsed(file)):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "ToolError" and node.args:
+                parts = [part.value for part in ast.walk(node.args[0]) if isinstance(part, ast.Constant)]
+                found += [f"{file}:{node.lineno}"] * bool(FOR_THE_MODEL.search("".join(map(str, parts))))
+    assert not found
+
+
 def test_no_pattern_holds_on_to_a_group():
     """Possessive and atomic groups match wrongly before Python 3.11.5 (CPython issue 106052), which distributions still
     have. A class of characters is safe: `[a-z]*+`."""

@@ -1,5 +1,6 @@
 """Tools on real files, without an agent around them."""
 
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -229,9 +230,10 @@ class Bench:
         return shown(await tool.run(tool.parse(arguments), self.ctx, preview), self.config)
 
     async def fails(self, words: str, name: str, **arguments: Any) -> None:
-        """Calls a tool that has to fail in these words, an expression."""
-        with pytest.raises(ToolError, match=words or None):
+        """Calls a tool that has to fail in these words, an expression: what went wrong, and what to do instead."""
+        with pytest.raises(ToolError) as error:
             await self.call(name, **arguments)
+        assert re.search(words, said := f"{error.value} {error.value.suggestion}"), said
 
 
 def shown(result: ToolResult, config: ToolsConfig) -> ToolResult:

@@ -95,7 +95,8 @@ def test_wrong_and_missing_arguments_are_told_by_name(entry: ToolEntry) -> None:
     assert first is None or f"- {first}: " in text
     assert "- invented: " in text
     assert all(f"`{name}`" in text for name in entry.parameters["properties"])
-    assert "pydantic" not in text and "Call it again." in text
+    assert "pydantic" not in text and error.value.suggestion == "Call it again."
+    assert error.value.shown and first not in error.value.shown.split()
     if required := entry.parameters.get("required", []):
         with pytest.raises(ToolError) as error:
             tool.parse({})

@@ -313,7 +313,7 @@ async def test_edit_of_a_file_that_changed_since_it_was_read_is_refused(on: Benc
     (path := on.folder / "f").write_text("a\n")
     await on.call("read", path="f")
     path.write_text("a\nmore\n")
-    await on.fails("has changed since you read it", "edit", path="f", old_string="a", new_string="b")
+    await on.fails("has changed since it was read", "edit", path="f", old_string="a", new_string="b")
     await on.call("read", path="f")
     await on.call("edit", path="f", old_string="a", new_string="b")
     await on.call("edit", path="f", old_string="b", new_string="c")
@@ -402,8 +402,8 @@ async def test_a_binary_file_is_named_with_its_kind_and_size(on: Bench, data: by
     for name, more in (("read", {}), ("edit", {"old_string": "a", "new_string": "b"}), ("write", {"content": "x"})):
         with pytest.raises(ToolError) as error:
             await on.call(name, path="f", **more)
-        named = f"f is a binary file{f' ({kind})' if kind else ''}, {len(data)} bytes. "
-        assert str(error.value).startswith(named)
+        named = f"f is a binary file{f' ({kind})' if kind else ''}, {len(data)} bytes."
+        assert str(error.value) == named and error.value.suggestion
     assert (on.folder / "f").read_bytes() == data
 
 
@@ -422,13 +422,13 @@ async def test_write_makes_a_file_with_its_folders(on: Bench) -> None:
 
 async def test_write_over_a_file_that_was_not_read_is_refused(on: Bench) -> None:
     (path := on.folder / "f").write_text("precious")
-    await on.fails("you have not read it", "write", path="f", content="x")
+    await on.fails("has not been read", "write", path="f", content="x")
     await on.call("read", path="f")
     assert (await on.call("write", path="f", content="x")).text == "f was changed."
     assert path.read_text() == "x"
     await on.call("write", path="f", content="y")
     path.write_text("z")
-    await on.fails("has changed since you read it", "write", path="f", content="x")
+    await on.fails("has changed since it was read", "write", path="f", content="x")
 
 
 async def test_write_of_the_same_text_and_over_an_empty_file(on: Bench) -> None:

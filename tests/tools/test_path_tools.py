@@ -98,8 +98,7 @@ async def test_what_cannot_be_is_told_before_anybody_is_asked(on: Bench, name: s
         ("src", "f", True, "is a file, which is not replaced with a folder"),
         ("f", "src/a.py", False, "already exists"),
     ):  # fmt: skip
-        with pytest.raises(ToolError, match=words):
-            await on.preview(name, source=source, destination=destination, overwrite=overwrite)
+        await on.fails(words, name, source=source, destination=destination, overwrite=overwrite)
     await on.call(name, source="f", destination="src/a.py", overwrite=True)
     assert (on.folder / "src" / "a.py").read_text() == "f"
 

@@ -38,7 +38,7 @@ def test_what_is_no_time_is_refused_with_words(timing):
     with pytest.raises(ToolError) as error:
         next_run(timing, FRIDAY, min_interval=60)
     assert error.value.category == "invalid_parameters"
-    assert "cron expression" in str(error.value)
+    assert "cron expression" in error.value.suggestion
 
 
 @pytest.mark.parametrize("timing", ["5s", "0s", "* * * * *"])

@@ -23,8 +23,8 @@ MAX_CODE_COLUMNS = 10_000
 FEW = 5
 """Such lines before one that is not finished."""
 UNFINISHED, STEP = 600, 200
-"""Characters at the end of an unfinished block that are drawn: of a longer one, some more, from a multiple of `STEP`, so that
-its lines do not break anew with each word."""
+"""Characters at the end of an unfinished block that are drawn: up to `STEP` more of a longer one, so that its lines do
+not break anew with each word."""
 CODE_THEME = "ansi_dark"
 THEME = Theme(
     {

@@ -47,17 +47,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-REJECTED = (
-    "The user did not allow this call, and it was not run. Do not try to achieve the same in another way; continue "
-    "without it, or say what you need and why."
-)
-
-
-REJECTED_INSTEAD = "The user did not allow this call, and it was not run. They say what to do instead:\n{}"
+REJECTED = "The user did not allow this call, and it was not run."
+INSTEAD = "They say what to do instead:"
 MAX_REASON_CHARS = 4_000
 """Of what the user says instead."""
 
-PLAN_REJECTED = "The user did not approve the plan and keeps planning. Nothing may be changed yet."
+PLAN_REJECTED = "The user did not approve the plan and keeps planning."
 
 COVERS = "acp_agent.loop.hooks.call_patterns:covers"
 REVIEW = "acp_agent.loop.plan_review:review_plan"
@@ -89,6 +84,9 @@ class PermissionResult(Struct, frozen=True):
     category: ToolErrorCategory = "policy_blocked"
     ends_turn: bool = False
     """The user says more with the next prompt."""
+    suggestion: str = ""
+    shown: str = ""
+    """These two as in `ToolError`."""
     cancelled: bool = False
     """The client answered that the turn is being cancelled."""
     mode: str = ""
@@ -104,7 +102,9 @@ class PermissionResult(Struct, frozen=True):
 
 ALLOWED = PermissionResult(True)
 CANCELLED = PermissionResult(False, "The turn was cancelled.", cancelled=True)
-REJECTED_BY_PERSON = PermissionResult(False, REJECTED, "confirmation_required")
+REJECTED_BY_PERSON = PermissionResult(
+    False, REJECTED, "confirmation_required", shown="You did not allow this, so it was not run."
+)
 
 
 def refused(
@@ -431,7 +431,10 @@ class Permissions:
         if review.mode is not None:
             return PermissionResult(True, mode=review.mode)
         words = f" Their words:\n{review.words}" if review.words else " They will say what should be different."
-        return refused(f"{PLAN_REJECTED}{words}", "confirmation_required", ends_turn=not review.words)
+        return PermissionResult(
+            False, f"{PLAN_REJECTED}{words}", "confirmation_required", ends_turn=not review.words,
+            suggestion="Nothing may be changed yet.", shown="You did not approve the plan.",
+        )  # fmt: skip
 
     def _only_once(self, ask: Ask) -> bool:
         return ask.every_time or any(self._redactor.redact(scope) != scope for scope in ask.scopes)
@@ -455,7 +458,11 @@ class Permissions:
                 reason = (meta or {}).get("reason")
                 if not isinstance(reason, str) or not reason.strip():
                     return REJECTED_BY_PERSON
-                return replace(REJECTED_BY_PERSON, reason=REJECTED_INSTEAD.format(reason.strip()[:MAX_REASON_CHARS]))
+                words = reason.strip()[:MAX_REASON_CHARS]
+                return replace(
+                    REJECTED_BY_PERSON, reason=f"{REJECTED} {INSTEAD}\n{words}", suggestion="Do what they say.",
+                    shown=f"You did not allow this, and said what to do instead:\n{words}",
+                )  # fmt: skip
             case acp.SelectedPermissionOutcome(option_id=unknown):
                 return refused(f"The editor answered the permission request with an unknown option ({unknown!r}).")
         return refused("The editor's answer to the permission request was not understood.")

@@ -194,7 +194,7 @@ class CallPipeline:
             raise CancelledByClient
         if not said.allowed:
             call.outcome.ends_turn = said.ends_turn
-            raise ToolError(said.reason, said.category)
+            raise ToolError(said.reason, said.category, suggestion=said.suggestion, shown=said.shown)
         call.waits.asked = said.asked or self._hooks.any
         self._preview = replace(self._preview, mode=said.mode)
         await anyio.lowlevel.checkpoint()  # A cancellation that arrived in the meantime takes effect first.

@@ -252,7 +252,7 @@ class Reports:
         if call.outcome.ended or not call.reported:
             return
         call.outcome.error = error
-        text = bounded(self._redact.text(str(error)), self._max_output_chars)
+        text = bounded(self._redact.text(error.shown or str(error)), self._max_output_chars)
         told = bounded(self._redact.text(feedback(error)), self._max_output_chars)
         self._end(call, "failed", text, [acp.Content(content=acp.TextContent(text=text))], _error_meta(error))
         call.outcome.result = ToolMessage(call.use.id, call.name or call.use.name, (TextPart(told),))

@@ -46,6 +46,7 @@ from acp_agent.output.envelope import NO_OUTPUT, ShellOutput
 from acp_agent.safety.access import IN_PANE, PLACE, PLACED, Deny
 from acp_agent.safety.deciding.deciders import CallFacts, Judgement
 from acp_agent.safety.folders.paths import Roots
+from acp_agent.tools.kit.failures import wrong_arguments
 from acp_agent.tools.kit.other_forms import in_our_form
 from acp_agent.tools.kit.registry import ToolEntry
 from acp_agent.tools.kit.repair import read_arguments
@@ -336,8 +337,8 @@ class Calls:
             arguments = (tool.from_text(arguments) if isinstance(arguments, str) else None) or call.use.arguments
         if isinstance(arguments, str):
             reports.announce(call, entry, Description(f"{entry.name} (arguments are not a JSON object)"), arguments)
-            wrong = f"The arguments of `{entry.name}` are not a JSON object. Call it again with a JSON object."
-            reports.fail(call, ToolError(wrong, "invalid_parameters"))
+            wrong = f"The arguments of `{entry.name}` are not a JSON object."
+            reports.fail(call, wrong_arguments(wrong, suggestion="Call it again with a JSON object."))
             return
         try:
             arguments, params = parsed(tool, entry, arguments)

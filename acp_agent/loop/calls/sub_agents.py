@@ -94,7 +94,9 @@ async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
     config = calls.config
     if calls.conversation.depth >= config.delegate.max_depth:
         deep = config.delegate.max_depth
-        raise ToolError(f"Sub-agents can be nested at most {deep} deep. Do the task yourself.", "policy_blocked")
+        raise ToolError(
+            f"Sub-agents can be nested at most {deep} deep.", "policy_blocked", suggestion="Do the task yourself."
+        )
     shell = calls.shell if call.ready is None else call.ready.shell
     if task.isolated:
         return await _run_isolated(calls, call, task, shell)

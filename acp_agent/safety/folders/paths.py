@@ -212,15 +212,16 @@ def _checked(text: str) -> str:
     """The path in a tool's argument. Raises ToolError if it cannot be one."""
     if host := _other_host(text):
         raise ToolError(
-            f"The URI names a file on another machine ({_short(host)}); only local files can be used. "
-            "Give a path, or a URI of the form file:///path.",
+            f"The URI names a file on another machine ({_short(host)}); only local files can be used.",
             "invalid_parameters",
+            suggestion="Give a path, or a URI of the form file:///path.",
         )
     text = _path_of(text)
     if not text:
         raise ToolError(
-            "The path is empty. Give a path relative to the working directory, or an absolute one.",
+            "The path is empty.",
             "invalid_parameters",
+            suggestion="Give a path relative to the working directory, or an absolute one.",
         )
     if "\0" in text:
         raise ToolError("The path holds a NUL character.", "invalid_parameters")

@@ -130,12 +130,14 @@ class Diagnostics(Tool[DiagnosticsParams]):
 def _checks(params: DiagnosticsParams, roots: Roots) -> list[Check]:
     path = None if params.path is None else roots.resolve(params.path)
     if path is not None and not path.exists():
-        raise ToolError(f"{params.path} does not exist. Use `find_path` to find it.", "invalid_parameters")
+        raise ToolError(
+            f"{params.path} does not exist.", "invalid_parameters", suggestion="Use `find_path` to find it."
+        )
     checks = choose(params.kind, path, roots)
     if not checks:
         raise ToolError(
-            f"No configured checker was found here; looked for {looked_for()}. Give `kind`, or run the "
-            "project's own check with `bash`."
+            f"No configured checker was found here; looked for {looked_for()}.",
+            suggestion="Give `kind`, or run the project's own check with `bash`.",
         )
     return checks
 

@@ -114,7 +114,7 @@ async def _consistent(params: RenameParams, document: Document, ctx: ToolContext
         if all(known.get(path) == text for path, text in read.items()):
             return changes
         known |= {**read, document.path: document.text}
-    raise ToolError("The files affected by the rename are being changed; nothing was renamed. Try again.")
+    raise ToolError("The files affected by the rename are being changed; nothing was renamed.", suggestion="Try again.")
 
 
 async def _planned(edit: WorkspaceEdit, ctx: ToolContext) -> tuple[_Change, ...]:

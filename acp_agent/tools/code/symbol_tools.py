@@ -11,10 +11,15 @@ from acp_agent.config.model import ToolsConfig
 from acp_agent.lsp.uris import path_of
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
+from acp_agent.schema.acp import Content, TextContent
 from acp_agent.schema.lsp_types import DocumentSymbol, symbol_kind
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.positions import SymbolParams, SymbolTool, document_at, places_in_words, position_of
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
+
+
+def _nothing(words: str) -> ToolResult:
+    return ToolResult(f"{words} Use `grep`.", content=(Content(content=TextContent(text=words)),))
 
 
 class Definition(SymbolTool):
@@ -27,7 +32,7 @@ class Definition(SymbolTool):
         document = await document_at(ctx, params.path)
         found = await ctx.languages.definition(document, position_of(params, document))
         if not found:
-            return ToolResult(f"The language server found no definition of `{params.symbol}`. Use `grep`.")
+            return _nothing(f"The language server found no definition of `{params.symbol}`.")
         places = [(item.uri, item.range) for item in found]
         lines, locations = await places_in_words(places, ctx, ctx.languages.config.max_results)
         return ToolResult("\n".join(lines), locations=locations or None)
@@ -46,7 +51,7 @@ class References(SymbolTool):
         document = await document_at(ctx, params.path)
         found = await ctx.languages.references(document, position_of(params, document))
         if not found:
-            return ToolResult(f"The language server found no use of `{params.symbol}`. Use `grep`.")
+            return _nothing(f"The language server found no use of `{params.symbol}`.")
         places = sorted(
             {(item.uri, item.range) for item in found},
             key=lambda place: (place[0], place[1].start.line, place[1].start.character),
@@ -142,5 +147,6 @@ async def _named(params: SymbolsParams, ctx: ToolContext) -> ToolResult:
         locations.append(Location(path, line))
     if len(found) > most:
         lines.append(f"[{len(found) - most} more are not shown]")
-    text = "\n".join(lines) or f"The language servers found no symbol named `{params.query}`. Use `grep`."
-    return ToolResult(text, locations=tuple(dict.fromkeys(locations))[:MOST_LOCATIONS] or None)
+    if not lines:
+        return _nothing(f"The language servers found no symbol named `{params.query}`.")
+    return ToolResult("\n".join(lines), locations=tuple(dict.fromkeys(locations))[:MOST_LOCATIONS] or None)

@@ -132,13 +132,15 @@ async def _planned(file: FilePatch, ctx: ToolContext, seen: set[Path]) -> _Chang
     target = ctx.roots.resolve(file.move_to) if file.move_to else source
     for path in {source, target}:
         if path in seen:
-            raise ToolError(f"{ctx.roots.display(path)} is named twice in the patch. Put its changes together.")
+            raise ToolError(
+                f"{ctx.roots.display(path)} is named twice in the patch.", suggestion="Put its changes together."
+            )
         seen.add(path)
     if file.kind == "delete":
         entry = not_a_root(ctx.roots, file.path)
         found = await need_entry(ctx, entry, file.path)
         if found.kind == "dir":
-            raise ToolError(f"{file.path} is a folder. Use `delete_path` to delete it.")
+            raise ToolError(f"{file.path} is a folder.", suggestion="Use `delete_path` to delete it.")
         await need_saved(ctx, entry, found)
         return _Change(file.path, None, entry)
     if (file.kind == "add" or file.move_to) and await ctx.files.stat(target) is not None:

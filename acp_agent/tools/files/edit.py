@@ -138,11 +138,11 @@ async def read_for_edit(ctx: ToolContext, path: Path, shown: str) -> FileVersion
     """Raises ToolError if there is no such file, or the model has seen another version."""
     found = await read_file(ctx, path, shown)
     if found is None:
-        told = f"{shown} does not exist. Use `write` to create it, or `find_path` to find it."
-        raise ToolError(told, "invalid_parameters")
+        instead = "Use `write` to create it, or `find_path` to find it."
+        raise ToolError(f"{shown} does not exist.", "invalid_parameters", suggestion=instead)
     seen = ctx.memory.ledger.last_seen(path)
     if seen is not None and not seen.is_still(found):
-        raise ToolError(f"{shown} has changed since you read it. Read it again, then edit.")
+        raise ToolError(f"{shown} has changed since it was read.", suggestion="Read it again, then edit.")
     return found
 
 
@@ -153,7 +153,9 @@ def watch(ctx: ToolContext, path: Path, old: str | None) -> None:
 
 
 def changed_meanwhile(shown: str) -> ToolError:
-    return ToolError(f"{shown} was changed by someone else in the meantime, so nothing was written. Read it again.")
+    return ToolError(
+        f"{shown} was changed by someone else in the meantime, so nothing was written.", suggestion="Read it again."
+    )
 
 
 def need_same_place(planned: Planned, shown: str, ctx: ToolContext) -> None:
@@ -242,7 +244,7 @@ def _all_replaced(params: EditParams, old: str, places: Places = _lines) -> str:
             if len(params.edits) < 2:
                 raise
             words = f"Edit {number} of {len(params.edits)}: {error} Nothing was written."
-            raise ToolError(words, error.category, suggestion=error.suggestion) from error
+            raise ToolError(words, error.category, suggestion=error.suggestion, shown=error.shown) from error
     return new
 
 
@@ -252,9 +254,11 @@ def _with_more(more: str, old: str) -> str:
     text = plain(old)
     if not more or (text.strip() and text.strip() in more):
         raise ToolError(
-            "`old_string` is empty. Give the text to replace; to add lines, give the line before them, and write it "
-            "again in `new_string` with the new ones. To write a whole file, use `write`.",
+            "`old_string` is empty.",
             "invalid_parameters",
+            suggestion="Give the text to replace; to add lines, give the line before them, and write it again in "
+            "`new_string` with the new ones. To write a whole file, use `write`.",
+            shown="The model did not say which text it wants to replace.",
         )
     between = "" if not text or text.endswith("\n") else "\n"
     return with_ends(f"{text}{between}{more}" + ("" if more.endswith("\n") else "\n"), old)
@@ -270,21 +274,24 @@ def _replaced(params: Replacement, path: str, old: str, places: Places, *, alone
     if target == replacement:
         ends = ", and line ends stay as they are" if params.old_string != params.new_string else ""
         raise ToolError(
-            f"`old_string` and `new_string` are the same{ends}; there is nothing to change. A file is renamed with "
-            "`move_path` or `mv`.",
+            f"`old_string` and `new_string` are the same{ends}; there is nothing to change.",
             "invalid_parameters",
+            suggestion="A file is renamed with `move_path` or `mv`.",
+            shown=f"The model wanted to replace a text in {path} with the same text.",
         )
     count = text.count(target)
     choice = "" if places is _lines else "name its `cell`, "
     if count == 0:
         near, why = _nearest(target, text, places)
         raise ToolError(
-            f"`old_string` is not in {path}. {why}{_around(near, text) if alone and places is _lines else ''}"
+            f"`old_string` is not in {path}. {why}{_around(near, text) if alone and places is _lines else ''}",
+            shown=f"The text that the model wanted to replace is not in {path}.",
         )
     if count > 1 and not params.replace_all:
         raise ToolError(
-            f"`old_string` occurs {count} times in {path} ({places(_lines_of(target, text), text)}). Give more of "
-            f"the text around the one you mean, {choice}or set `replace_all`."
+            f"`old_string` occurs {count} times in {path} ({places(_lines_of(target, text), text)}).",
+            suggestion=f"Give more of the text around the one you mean, {choice}or set `replace_all`.",
+            shown=f"The text that the model wanted to replace is in {path} {count} times, so it is not clear which.",
         )
     return with_ends(text.replace(target, replacement), old)
 

@@ -67,7 +67,9 @@ class EditNotebook(PathTool[EditNotebookParams]):
                 suggestion=f"Use `edit` or `write`. An empty notebook is {books.EMPTY}",
             )
         if ctx.memory.ledger.last_seen(path) is None:
-            raise ToolError(f"You have not read {params.path}, so you do not know its cells. Read it first.")
+            raise ToolError(
+                f"You have not read {params.path}, so you do not know its cells.", suggestion="Read it first."
+            )
         new = _changed(params, book)
         if new == old:
             raise ToolError("The cell already has this source and type; there is nothing to change.")

@@ -96,7 +96,7 @@ def need_allowed(accesses: Iterable[Access], ctx: ToolContext) -> None:
 async def need_entry(ctx: ToolContext, path: Path, shown: str) -> FileStat:
     found = await ctx.files.stat(path)
     if found is None:
-        raise ToolError(f"{shown} does not exist. Use `find_path` to find it.", "invalid_parameters")
+        raise ToolError(f"{shown} does not exist.", "invalid_parameters", suggestion="Use `find_path` to find it.")
     return found
 
 
@@ -192,12 +192,15 @@ async def check_transfer(params: TransferParams, source: Path, destination: Path
     if taken.kind == "dir" and found.kind != "dir":
         inside = f"{params.destination.rstrip('/')}/{source.name}"
         raise ToolError(
-            f"{params.destination} is a folder, which is not replaced with a file. Give the full new path: {inside}"
+            f"{params.destination} is a folder, which is not replaced with a file.",
+            suggestion=f"Give the full new path: {inside}",
         )
     if taken.kind != "dir" and found.kind == "dir":
         raise ToolError(f"{params.destination} is a file, which is not replaced with a folder.")
     if not params.overwrite:
-        raise ToolError(f"{params.destination} already exists. Give another path, or set `overwrite` to replace it.")
+        raise ToolError(
+            f"{params.destination} already exists.", suggestion="Give another path, or set `overwrite` to replace it."
+        )
     await need_saved(ctx, destination, taken)
 
 

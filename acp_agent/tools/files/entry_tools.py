@@ -43,9 +43,11 @@ class ListDirectory(PathTool[ListDirectoryParams]):
         path = ctx.roots.resolve(params.path)
         found = await ctx.files.stat(path)
         if found is None:
-            raise ToolError(f"{params.path} does not exist. Use `find_path` to find it.", "invalid_parameters")
+            raise ToolError(
+                f"{params.path} does not exist.", "invalid_parameters", suggestion="Use `find_path` to find it."
+            )
         if found.kind != "dir":
-            raise ToolError(f"{params.path} is not a folder. Use `read` for a file.")
+            raise ToolError(f"{params.path} is not a folder.", suggestion="Use `read` for a file.")
         listed = await ctx.files.list(path, ctx.config.files.max_results)
         if not (listed.entries or listed.more):
             return ToolResult(f"{params.path} is empty.")
@@ -69,7 +71,7 @@ class CreateDirectory(PathTool[CreateDirectoryParams]):
     async def preview(self, params: CreateDirectoryParams, ctx: ToolContext) -> Preview:
         found = await ctx.files.stat(ctx.roots.resolve(params.path))
         if found is not None and found.kind != "dir":
-            raise ToolError(f"{params.path} exists and is not a folder. Give another path.")
+            raise ToolError(f"{params.path} exists and is not a folder.", suggestion="Give another path.")
         return Preview()
 
     async def run(self, params: CreateDirectoryParams, ctx: ToolContext, preview: Preview) -> ToolResult:

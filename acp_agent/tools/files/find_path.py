@@ -47,7 +47,7 @@ class FindPath(PathTool[FindPathParams]):
         root = ctx.roots.resolve(params.path)
         found = await ctx.files.stat(root)
         if found is None or found.kind != "dir":
-            raise ToolError(f"{params.path} is not a folder. Give the folder to search.")
+            raise ToolError(f"{params.path} is not a folder.", suggestion="Give the folder to search.")
         config = ctx.config.files
         result = await ctx.files.find(
             FindQuery(params.pattern, root, max_results=config.max_results, timeout=config.search_timeout)

@@ -121,7 +121,9 @@ class Grep(PathTool[GrepParams]):
         root = ctx.roots.resolve(params.path)
         found = await ctx.files.stat(root)
         if found is None:
-            raise ToolError(f"{params.path} does not exist. Use `find_path` to find it.", "invalid_parameters")
+            raise ToolError(
+                f"{params.path} does not exist.", "invalid_parameters", suggestion="Use `find_path` to find it."
+            )
         if found.kind == "other":
             what = "a pipe, a socket or a device, not a file or folder"
             raise ToolError(f"{params.path} is {what}, so it was not searched.", "invalid_parameters")

@@ -64,7 +64,7 @@ class Read(PathTool[ReadParams]):
                 return await _part(params, path, head, ctx)
         version = await read_file(ctx, path, params.path)
         if version is None:
-            raise ToolError(await _missing(params.path, path, ctx), "invalid_parameters")
+            raise await _missing(params.path, path, ctx)
         text, remark = version.text, version.remark
         notebook = notebook_at(path, text, params.path)
         ctx.memory.ledger.saw(path, version)
@@ -86,17 +86,20 @@ async def _image(shown: str, path: Path, mime: str, ctx: ToolContext) -> ToolRes
     )
 
 
-async def _missing(shown: str, path: Path, ctx: ToolContext) -> str:
-    """The message for a missing file, listing files with similar names."""
+async def _missing(shown: str, path: Path, ctx: ToolContext) -> ToolError:
+    """Names files with similar names."""
     folder = path.parent
     found = await ctx.files.stat(folder)
     if found is None or found.kind != "dir":
-        return f"{shown} does not exist, and neither does its folder. Use `find_path` to find it."
+        told = f"{shown} does not exist, and neither does its folder."
+        return ToolError(told, "invalid_parameters", suggestion="Use `find_path` to find it.")
     names = [name for name, _ in (await ctx.files.list(folder)).entries]
     stem = path.stem.lower()
     near = [name for name in names if stem and (stem in name.lower() or _part_of(name, stem))][:5]
-    hint = f" There are similar names: {', '.join(near)}." if near else " Use `find_path` to find it."
-    return f"{shown} does not exist.{hint}"
+    told = f"{shown} does not exist."
+    if near:
+        return ToolError(f"{told} There are similar names: {', '.join(near)}.", "invalid_parameters")
+    return ToolError(told, "invalid_parameters", suggestion="Use `find_path` to find it.")
 
 
 def _part_of(name: str, stem: str) -> bool:
@@ -142,7 +145,9 @@ def _that_fit(lines: list[str], first: int, params: ReadParams, ctx: ToolContext
 async def _part(params: ReadParams, path: Path, head: bytes, ctx: ToolContext) -> ToolResult:
     """Of a file that is too large to be read as a whole: as it is on the disk."""
     if b"\0" in head:
-        raise ToolError(f"{params.path} is binary or in UTF-16, and too large to be converted here. Use `bash`.")
+        raise ToolError(
+            f"{params.path} is binary or in UTF-16, and too large to be converted here.", suggestion="Use `bash`."
+        )
     config, skip = ctx.config.files, (params.column or 1) - 1
     most = max(result_chars(ctx.config) - 2 * ROOM_FOR_FOOTER, ROOM_FOR_FOOTER)
     query = PartQuery(params.offset or 1, params.limit or config.read_lines, most, skip, config.search_timeout)

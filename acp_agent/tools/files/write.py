@@ -39,9 +39,13 @@ class Write(PathTool[WriteParams]):
         if version is not None and old is not None:
             seen = ctx.memory.ledger.last_seen(path)
             if seen is None and old:
-                raise ToolError(f"{params.path} exists and you have not read it. Read it first, or use `edit`.")
+                raise ToolError(
+                    f"{params.path} exists and has not been read.", suggestion="Read it first, or use `edit`."
+                )
             if seen is not None and not seen.is_still(version):
-                raise ToolError(f"{params.path} has changed since you read it. Read it again, then write.")
+                raise ToolError(
+                    f"{params.path} has changed since it was read.", suggestion="Read it again, then write."
+                )
             if old == new:
                 raise ToolError(f"{params.path} already contains exactly this text.")
             keep_credentials(ctx, params.path, old, new)

@@ -19,10 +19,10 @@ from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from acp_agent.config.model import ToolsConfig
-from acp_agent.errors import ToolError
 from acp_agent.safety.access import Access, NoAccess, PathAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolKind
+from acp_agent.tools.kit.failures import wrong_arguments
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Tool(ABC, Generic[P]):
         try:
             return self.Params.model_validate(arguments)  # type: ignore[return-value]
         except ValidationError as error:
-            raise ToolError(_words(self, error), _category(error)) from error
+            raise wrong_arguments(_words(self, error), _category(error)) from error
 
     def from_text(self, text: str) -> dict[str, Any] | None:
         """The arguments, if a model sent plain text instead of an object; `None` if the tool does not accept that."""
@@ -126,8 +126,4 @@ def _words(tool: Tool[Any], error: ValidationError) -> str:
         where = ".".join(str(part) for part in problem["loc"]) or "arguments"
         lines.append(f"- {where}: {problem['msg'].removeprefix('Value error, ')}")
     names = ", ".join(f"`{name}`" for name in tool.Params.model_fields)
-    return (
-        f"The arguments of `{tool.name}` are wrong:\n"
-        + "\n".join(lines)
-        + f"\nIts parameters are {names}. Call it again."
-    )
+    return f"The arguments of `{tool.name}` are wrong:\n" + "\n".join(lines) + f"\nIts parameters are {names}."

@@ -22,7 +22,8 @@ SUGGESTIONS: dict[ToolErrorCategory, str] = {
     "invalid_parameters": "Fix the arguments as the error says and call the tool again, once.",
     "type_mismatch": "Give each argument the type in the tool's schema and call the tool again, once.",
     "policy_blocked": "Do not try to achieve the same another way. Continue without it, or say what you need and why.",
-    "confirmation_required": "Only the user can allow this. Continue without it, or tell them what you need and why.",
+    "confirmation_required": "Do not try to achieve the same another way. Continue without it, or say what you need "
+    "and why.",
     "permanent_failure": "The same call would fail again. Change what the error names, or try another way.",
     "cancelled": "The user stopped it. Wait for what they say next.",
     "rate_limited": "Too many requests. Wait before you try again, or continue with something else.",
@@ -41,6 +42,14 @@ PARAMETERS: frozenset[ToolErrorCategory] = frozenset(("invalid_parameters", "typ
 
 TOLD: frozenset[ToolErrorCategory] = PARAMETERS | {"tool_not_found", "permanent_failure"}
 """Their messages say what is wrong: the category and its suggestion would only repeat that."""
+
+
+def wrong_arguments(
+    message: str, category: ToolErrorCategory = "invalid_parameters", suggestion: str = "Call it again."
+) -> ToolError:
+    """For the model's own mistake in a call: the user need not read what its schema wants."""
+    shown = "The model gave this call arguments that do not fit, so nothing was run. It was told which."
+    return ToolError(message, category, suggestion=suggestion, shown=shown)
 
 
 def is_retryable(category: ToolErrorCategory) -> bool:

@@ -26,6 +26,7 @@ from acp_agent.safety.access import Access, ToolAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, ImageContent, ResourceLink, TextContent, ToolCallContent
 from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.failures import wrong_arguments
 from acp_agent.tools.kit.registry import ToolEntry
 from acp_agent.tools.kit.repair import in_types
 from acp_agent.tools.kit.tool_context import CallHandle, Description, Preview, ToolContext, ToolResult, left_running
@@ -83,10 +84,7 @@ class ServerTool(Tool[ServerParams]):
             lines = "\n".join(f"- {name}: is required" for name in missing)
             properties = self._tool.parameters.get("properties")
             known = ", ".join(f"`{name}`" for name in (properties if isinstance(properties, dict) else names))
-            raise ToolError(
-                f"The arguments of `{self.name}` are wrong:\n{lines}\nIts parameters are {known}. Call it again.",
-                "invalid_parameters",
-            )
+            raise wrong_arguments(f"The arguments of `{self.name}` are wrong:\n{lines}\nIts parameters are {known}.")
         return ServerParams.model_construct(arguments=arguments)
 
     def describe(self, params: ServerParams, roots: Roots) -> Description:

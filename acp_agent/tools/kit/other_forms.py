@@ -58,9 +58,10 @@ def in_our_form(name: str, arguments: Any, *, known: bool) -> tuple[str, Any]:
     command = rest.pop("command", None)
     if command not in COMMANDS:
         raise ToolError(
-            f"`{name}` has no command {command!r} here. Use `edit` to change a file (to insert lines, give the line "
-            "before them as `old_string` and write it again in `new_string`), `read` or `write`.",
+            f"`{name}` has no command {command!r} here.",
             "invalid_parameters",
+            suggestion="Use `edit` to change a file (to insert lines, give the line before them as `old_string` and "
+            "write it again in `new_string`), `read` or `write`.",
         )
     lines = rest.pop("view_range", None)
     if command == "view" and isinstance(lines, list) and len(lines) == 2 and all(type(line) is int for line in lines):

@@ -68,7 +68,7 @@ async def document_at(ctx: ToolContext, shown: str) -> Document:
     path = ctx.roots.resolve(shown)
     found = await read_file(ctx, path, shown)
     if found is None:
-        raise ToolError(f"{shown} does not exist. Use `find_path` to find it.", "invalid_parameters")
+        raise ToolError(f"{shown} does not exist.", "invalid_parameters", suggestion="Use `find_path` to find it.")
     return Document(path, found.text)
 
 
@@ -79,7 +79,7 @@ async def documents_of(shown: str | None, ctx: ToolContext) -> tuple[list[Docume
     root = ctx.roots.cwd if shown is None else ctx.roots.resolve(shown)
     found = await ctx.files.stat(root)
     if found is None:
-        raise ToolError(f"{shown} does not exist. Use `find_path` to find it.", "invalid_parameters")
+        raise ToolError(f"{shown} does not exist.", "invalid_parameters", suggestion="Use `find_path` to find it.")
     if found.kind == "file":
         return [await document_at(ctx, shown or "")], 0
     if shown is None:
@@ -98,7 +98,7 @@ def position_of(params: SymbolParams, document: Document) -> Position:
     word = re.compile(rf"(?<!\w){re.escape(params.symbol)}(?!\w)" if whole else re.escape(params.symbol))
     found = {number: match for number, line in enumerate(lines, 1) if (match := word.search(line))}
     if not found:
-        raise ToolError(f"`{params.symbol}` is not in {params.path}. Use `grep` to find it.")
+        raise ToolError(f"`{params.symbol}` is not in {params.path}.", suggestion="Use `grep` to find it.")
     line = params.line or next(iter(found))
     if line not in found:
         near = sorted(found, key=lambda number: (abs(number - line), number))[:MOST_LINES_NAMED]

@@ -32,12 +32,13 @@ async def need_file(files: Files, path: Path, shown: str, limit: int) -> bool:
     if found is None:
         return False
     if found.kind == "dir":
-        raise ToolError(f"{shown} is a folder. Use `list_directory` to look into it.")
+        raise ToolError(f"{shown} is a folder.", suggestion="Use `list_directory` to look into it.")
     if found.kind != "file":
         raise ToolError(f"{shown} is not a regular file, so it cannot be read or written here.")
     if found.size > limit:
         raise ToolError(
-            f"{shown} has {found.size} bytes, more than the {limit} this tool opens. Use `grep`, or `bash`."
+            f"{shown} has {found.size} bytes, more than the {limit} this tool opens.",
+            suggestion="Use `grep`, or `bash`.",
         )
     return True
 
@@ -59,7 +60,9 @@ async def read_file(ctx: ToolContext, path: Path, shown: str) -> FileVersion | N
 async def _binary(ctx: ToolContext, path: Path, shown: str, kind: str) -> ToolError:
     found = await ctx.files.stat(path)
     size = f", {found.size} bytes" if found is not None else ""
-    return ToolError(f"{shown} is a binary file{f' ({kind})' if kind else ''}{size}. Use `bash` to look into it.")
+    return ToolError(
+        f"{shown} is a binary file{f' ({kind})' if kind else ''}{size}.", suggestion="Use `bash` to look into it."
+    )
 
 
 def keep_credentials(ctx: ToolContext, shown: str, old: str, new: str) -> None:

@@ -70,7 +70,8 @@ def next_run(timing: str, after: float, *, min_interval: float) -> float:
 
 def _no_time(timing: str, why: str) -> ToolError:
     return ToolError(
-        f"`{timing[:100]}` is not a valid time: {why}. Give a cron expression of five fields (minute, hour, day, "
-        "month, weekday; `0 9 * * 1-5`: 9:00 on weekdays) or an interval (`30m`, `2 hours`, `every 1d`, `1w`).",
+        f"`{timing[:100]}` is not a valid time: {why}.",
         "invalid_parameters",
+        suggestion="Give a cron expression of five fields (minute, hour, day, month, weekday; `0 9 * * 1-5`: 9:00 on "
+        "weekdays) or an interval (`30m`, `2 hours`, `every 1d`, `1w`).",
     )

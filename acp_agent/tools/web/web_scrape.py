@@ -49,7 +49,7 @@ class WebScrape(Tool[WebScrapeParams]):
         answer = await ctx.web.client.request("GET", params.url)
         html = need_text(answer)
         if answer.content_type == "application/json" or answer.content_type.endswith("+json"):
-            raise ToolError(f"{answer.url} is {answer.content_type}, not a web page. Use `fetch`.")
+            raise ToolError(f"{answer.url} is {answer.content_type}, not a web page.", suggestion="Use `fetch`.")
         limit = params.limit or ctx.config.web.scrape_limit
         found, count = await beside(partial(select, html, params.select, limit), answer.url)
         if not found:
