@@ -51,3 +51,14 @@ def look(name: str) -> str:
     """What a name looks like: equal for two that are easily taken for each other."""
     plain = unicodedata.normalize("NFKD", IGNORED.sub("", name)).casefold()
     return "".join(char for char in plain.translate(ALIKE) if not unicodedata.combining(char)).replace("l", "i")
+
+
+NO_LIMIT = "no limit"
+
+
+def size_words(number: int) -> str:
+    """A number of bytes for a user: `200 MB`; of zero, which stands for it, `no limit`."""
+    for power, unit in ((4, "TB"), (3, "GB"), (2, "MB"), (1, "kB")):
+        if number >= 1000**power:
+            return f"{number / 1000**power:.3g} {unit}"
+    return f"{number} bytes" if number else NO_LIMIT

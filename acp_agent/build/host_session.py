@@ -50,6 +50,7 @@ WALLS_SENT = (
     "acp_agent.executors.sandbox.system",
     "acp_agent.executors.sandbox.toolchains",
     "acp_agent.executors.sandbox.visible_paths",
+    "acp_agent.legible",
     "acp_agent.loop.shell.command_paths",
     "acp_agent.loop.shell.command_policy",
     "acp_agent.loop.shell.held_files",

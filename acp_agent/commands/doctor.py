@@ -74,6 +74,7 @@ LACKS_TOOLS = (
     "it with --jinja and a model or --chat-template-file that knows tools"
 )
 
+READY = 'Ready. Begin with `acp-coder`, or `acp-coder -p "What does this project do?"`.'
 OK, BAD, WARN, NOTE = "ok", "BAD", "!", "  "
 Line = tuple[str, str, str]
 """Mark, subject, words."""
@@ -94,23 +95,25 @@ FIXES = {
 
 
 def run(options: Namespace, environ: Mapping[str, str]) -> int:
-    """Returns 0 if nothing is bad; the last line says what to do next."""
-    wrong: dict[str, Line] = {}
-    for line in checks(options, environ):
-        mark, subject, words = line
-        wrong.setdefault(mark, line)
-        sys.stdout.write(f"{mark:<3} {subject:<16} {words}\n")
-        sys.stdout.flush()
-    first = wrong.get(BAD) or wrong.get(WARN)
-    ready = 'Ready: acp-coder prompt "What does this project do?"'
-    sys.stdout.write(f"\n{ready if first is None else _fix(first)}\n")
-    return 1 if BAD in wrong else 0
+    """Returns 0 if nothing is bad. The first lines say what is wrong and what to do; the others what was found, with
+    `--all` all of it."""
+    lines = list(checks(options, environ))
+    wrong = [line for mark in (BAD, WARN) for line in lines if line[0] == mark]
+    sys.stdout.write("".join(f"{_fix(line)}\n" for line in wrong) or f"{READY}\n")
+    sys.stdout.write("\n")
+    for mark, subject, words in lines:
+        if options.all or mark != NOTE:
+            shown = words if options.all or mark in (BAD, WARN) else words.partition("\n")[0]
+            sys.stdout.write(f"{mark:<3} {subject:<16} {shown}\n")
+    if not options.all:
+        sys.stdout.write("\n`acp-coder doctor --all` shows versions, configuration, paths and limits, too.\n")
+    return 1 if any(mark == BAD for mark, _, _ in lines) else 0
 
 
 def _fix(line: Line) -> str:
-    _, subject, words = line
-    told = f"Next: {subject}: {words.partition(chr(10))[0].rstrip('.')}"
-    return f"{told}. {FIXES[subject]}, then run `acp-coder doctor` again." if subject in FIXES else told
+    mark, subject, words = line
+    told = f"{'Not ready' if mark == BAD else 'Look at'}: {subject}: {words.partition(chr(10))[0].rstrip('.')}."
+    return f"{told} {FIXES[subject]}, then run `acp-coder doctor` again." if subject in FIXES else told
 
 
 def checks(options: Namespace, environ: Mapping[str, str]) -> Iterator[Line]:
@@ -165,7 +168,7 @@ def _confinement(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
     for number, words in enumerate(lines):
         if number == 0:
             bad = not confined and not found.disabled and tools.sandbox.strict
-            mark = OK if confined else BAD if bad else NOTE
+            mark = OK if confined else BAD if bad else NOTE if found.disabled else WARN
             yield mark, "sandbox", words.removeprefix("Sandbox: ")
         else:
             yield NOTE, "", words
@@ -367,7 +370,7 @@ async def _shell(environ: Mapping[str, str]) -> Line:
             bash, _, path = process.stdout.partition("\n")
             if status.exit_code != 0:
                 return BAD, "shell", process.stderr
-            return OK, "shell", f"bash {bash}, PATH {path}"
+            return OK, "shell", f"bash {bash}\n{'':21}PATH {path}"
         finally:
             await process.close()
     return BAD, "shell", f"bash did not answer within {SHELL_SECONDS:g} s"

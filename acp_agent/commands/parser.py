@@ -244,6 +244,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_conformance(commands)
     doctor = commands.add_parser("doctor", help="check configuration, key, model and tools")
     doctor.add_argument("--offline", action="store_true", help="do not contact the model's server")
+    doctor.add_argument("--all", action="store_true", help="show all that was looked at")
     doctor.add_argument("--updates", action="store_true", help="ask the package index for a newer version")
 
     models = commands.add_parser("models", help="list the models that can be chosen here")

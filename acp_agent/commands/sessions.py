@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 
 from acp_agent.config.load import load_config
@@ -17,6 +18,8 @@ from acp_agent.store.session_store import SessionStore
 from acp_agent.store.spending_store import Spent, dollars
 
 ALL = 1_000_000
+SHORT_ID = 8
+"""Characters of an id that are shown; every verb takes as many as are unique."""
 IN_SESSION = "acp_agent.commands.one_prompt:in_session"
 WRITE = "acp_agent.commands.session_recording:write"
 
@@ -55,11 +58,25 @@ def _find(store: SessionStore, beginning: str) -> ListedSession:
 
 def _list(store: SessionStore, cwd: str | None) -> None:
     folder, spent = str(Path(cwd).absolute()) if cwd else None, store.spending.by_session()
-    for record in store.sessions(cwd=folder, before=None, limit=ALL):
-        sys.stdout.write(
-            f"{record.id}  {record.updated_at[:16]}  {record.turns:>3}  {_cost(spent.get(record.id)):>8}  "
-            f"{record.cwd}  {record.title or ''}\n"
-        )
+    records = store.sessions(cwd=folder, before=None, limit=ALL)
+    if not sys.stdout.isatty():  # For scripts.
+        for record in records:
+            sys.stdout.write(
+                f"{record.id}  {record.updated_at[:16]}  {record.turns:>3}  {_cost(spent.get(record.id)):>8}  "
+                f"{record.cwd}  {record.title or ''}\n"
+            )
+        return
+    home, rows = str(Path.home()), [("ID", "LAST USED", "PROMPTS", "COST", "FOLDER", "TITLE")]
+    for record in records:
+        at = datetime.fromisoformat(record.updated_at).astimezone()
+        where = f"~{record.cwd[len(home) :]}" if f"{record.cwd}/".startswith(f"{home}/") else record.cwd
+        rows.append(
+            (record.id[:SHORT_ID], f"{at:%Y-%m-%d %H:%M}", str(record.turns), _cost(spent.get(record.id)), where,
+             record.title or "")
+        )  # fmt: skip
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows if len(rows) > 1 else [("There are no sessions yet.",)]:
+        sys.stdout.write("  ".join(map(str.ljust, row, widths)).rstrip() + "\n")
 
 
 def _cost(spent: Spent | None) -> str:

@@ -8,6 +8,7 @@ import signal
 import sys
 import termios
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -149,7 +150,12 @@ async def _run(job: Headless, view: View) -> Ended:
                 session_id = await _open(job, agent.client, view)
                 tasks.start_soon(_cancel_on_interrupt, agent.client, session_id)
                 tasks.start_soon(_cancel_when_closed, agent.client, session_id, run, tasks.cancel_scope)
-                answer = await agent.client.prompt(session_id, job.prompt)
+                try:
+                    answer = await agent.client.prompt(session_id, job.prompt)
+                finally:
+                    if job.session is None and not job.newest and not titles.kept:
+                        await _forget(agent.client, session_id)
+                        session_id = ""
                 reason = answer.stop_reason
                 tasks.cancel_scope.cancel()
             if run.closed:
@@ -172,14 +178,26 @@ async def _run(job: Headless, view: View) -> Ended:
     return Ended(1, session_id)
 
 
+async def _forget(client: AcpClient, session_id: str) -> None:
+    """Of a prompt that failed, or asked for what the program itself knows, no session is left."""
+    with suppress(AgentError), anyio.move_on_after(ENDING_SECONDS):
+        await client.delete_session(session_id)
+
+
 class Titles:
     """Which call runs in which terminal."""
 
     def __init__(self) -> None:
         self._calls: dict[str, str] = {}
         self._terminals: dict[str, str] = {}
+        self._titled = self.kept = False
+        """Whether there was a prompt; whether the model has said or done anything, so that one can go on with it."""
 
     def update(self, view: View, session_id: str, update: acp.SessionUpdate) -> None:
+        if isinstance(update, acp.SessionInfoUpdate):
+            self._titled = True
+        elif isinstance(update, acp.AgentMessageChunk | acp.AgentThoughtChunk | acp.ToolCall):
+            self.kept = self._titled  # What the program itself says comes without a title.
         if isinstance(update, acp.ToolCall):
             self._calls[update.tool_call_id] = legible(update.title)
         if isinstance(update, acp.ToolCallProgress) and isinstance(update.content, list):

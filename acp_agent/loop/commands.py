@@ -120,11 +120,17 @@ async def _compact(session: Session, parts: Parts, rest: str) -> str:
 
 
 async def _context(session: Session, parts: Parts, rest: str) -> str:
-    return "\n".join(await parts.context.lines(aimed=bool(parts.shell.turn.number)))
+    return _markdown(await parts.context.lines(aimed=bool(parts.shell.turn.number)))
 
 
 async def _cost(session: Session, parts: Parts, rest: str) -> str:
-    return "\n".join(await parts.models.spending.lines())
+    return _markdown(await parts.models.spending.lines())
+
+
+def _markdown(lines: Sequence[str]) -> str:
+    """Paragraphs, and lists of the lines that begin with a dash."""
+    pairs = zip(lines, ["", *lines], strict=False)
+    return "".join(f"{chr(10) * (1 if line[:1] == before[:1] == '-' else 2)}{line}" for line, before in pairs).strip()
 
 
 async def _plan(session: Session, parts: Parts, rest: str) -> str:
@@ -283,9 +289,8 @@ async def _agents(session: Session, parts: Parts, rest: str) -> str:
 
 
 async def _doctor(session: Session, parts: Parts, rest: str) -> str:
-    return "\n".join(
-        f"- {line}" for line in [*await parts.shell.confinement.lines(), parts.project.permissions.audit.audit_words()]
-    )
+    lines = [*await parts.shell.confinement.lines(), parts.project.permissions.audit.audit_words()]
+    return "\n".join(f"- {line}" for line in [parts.models.state(), *lines])
 
 
 async def _place(session: Session, parts: Parts, rest: str) -> str:
@@ -293,7 +298,7 @@ async def _place(session: Session, parts: Parts, rest: str) -> str:
         known = ", ".join(f"`{name}`" for name in session.choices.places)
         said = f"Commands run on this machine. `/place NAME` goes elsewhere; configured: {known}."
     else:
-        said = await _doctor(session, parts, rest)
+        said = "\n".join(f"- {line}" for line in await parts.shell.confinement.lines())
     return "\n\n".join([said, *await parts.shell.runs.panes.lines()])
 
 

@@ -137,10 +137,18 @@ async def test_a_command_runs_with_other_blocks_beside_it(tmp_path):
         assert "Mode: `ask`" in r.editor.text()
 
 
-@pytest.mark.parametrize("text", ["/usr/bin/env is broken", "/nonsense", "/ help", "// comment", "see /help"])
+@pytest.mark.parametrize("text", ["/usr/bin/env is broken", "/tmp is full", "/ help", "// comment", "see /help"])
 async def test_what_is_no_command_is_a_prompt(tmp_path, text):
     async with went(tmp_path, ["ok"], prompt=text) as r:
         assert r.messages(1)[-1]["content"] == text
+
+
+@pytest.mark.parametrize(("text", "meant"), [("/nonsense", ""), ("/checkpoint 2", " Did you mean `/checkpoints`?")])
+async def test_a_command_that_does_not_exist_is_said_and_not_sent_to_the_model(tmp_path, text, meant):
+    async with went(tmp_path, [], prompt=text) as r:
+        name = text.split()[0]
+        assert r.editor.text() == f"There is no command `{name}`.{meant} `/help` lists them. The model was not asked."
+        assert r.model.requests == []
 
 
 async def test_mode_command_switches_and_tells_the_client_both_ways(tmp_path):

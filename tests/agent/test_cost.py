@@ -53,15 +53,14 @@ async def test_the_cost_of_a_session_is_the_sum_of_its_calls_with_cached_tokens_
         assert costs(r.editor) == pytest.approx([COST, 2 * COST])
         lines = (await told(r.editor)).strip().splitlines()
         assert lines[0] == (
-            "This session: $3.28; 2 model calls, 200000 tokens read (40 % from the server's cache), 100000 written."
+            "This session: $3.28; 2 model calls, 200,000 tokens read (40 % from the server's cache), 100,000 written."
         )
-        assert lines[1].startswith("- `default/fake-model`: $3.28; 2 model calls")
-        assert lines[2] == "Today, all sessions: $3.28."
+        assert lines[2].startswith("- `default/fake-model`: $3.28; 2 model calls")
+        assert lines[4] == "Today, all sessions: $3.28." and lines[1] == lines[3] == ""
         shown = await told(r.editor, "/context")
-        assert (
-            "The last call: 100000 tokens read, 40000 of them (40 %) from the server's cache; 50000 written." in shown
-        )
-        assert "The session: 200000 tokens read, 80000 of them (40 %)" in shown
+        last = "The last call: 100,000 tokens read, 40,000 of them (40 %) from the server's cache; 50,000 written."
+        assert last in shown
+        assert "The session: 200,000 tokens read, 80,000 of them (40 %)" in shown
 
 
 async def test_a_server_on_this_machine_costs_nothing(tmp_path):

@@ -953,7 +953,7 @@ async def test_memory_and_files_of_a_command_are_bounded_and_it_is_said(tmp_path
         assert ("600000000" in memory) is not limited
         assert ("no process may have more memory: `tools.sandbox.max_memory`" in memory) is limited
         assert "9000000" in small
-        assert ("1000000 bytes for a file" if limited else "any number of bytes for a file") in await r.says("/doctor")
+        assert f"size of a file: {'1 MB' if limited else 'no limit'}" in await r.says("/doctor")
 
 
 async def test_what_commands_may_read_and_write_is_named_by_globs_and_relative_and_absolute_paths(tmp_path):

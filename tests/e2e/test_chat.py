@@ -24,7 +24,7 @@ from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel
 
 from .kit import COMMAND, alive, configured, environ
 
-SECONDS = 60
+SECONDS = 120
 
 
 class Tty:
@@ -299,9 +299,19 @@ async def test_a_limit_of_the_server_is_waited_out_where_the_user_sees_it_and_er
         tty.type("again\r")
         where = model.base_url.removeprefix("http://").removesuffix("/v1")
         tty.until(f'The server at {where} refused the API key (HTTP 401): "bad key".')
+        tty.type("/new\r")
+        tty.until(lambda text: text.count("acp-coder in ") == 2)
+        tty.type("third\r")
+        tty.until(lambda text: text.count("refused the API key") == 2)
+        tty.type("/resume\r")
+        tty.until("Go on with which session?", "1. ", "  go", "a digit, a letter", lambda text: "2. " not in text)
+        tty.type("\x1b")
+        tty.until(lambda text: "a digit, a letter" not in text)
+        tty.type("\x04")
+        assert tty.ended() == 0 and "Go on with: " not in tty.text
 
     limit = Failure(429, {"error": {"message": "Rate limit reached. Please try again in 3s."}})
-    await chat(tmp_path, [limit, "At last.", Failure(401, {"error": {"message": "bad key"}})], walk)
+    await chat(tmp_path, [limit, "At last.", *[Failure(401, {"error": {"message": "bad key"}})] * 2], walk)
 
 
 async def test_it_rings_if_that_is_configured_and_a_paste_is_a_placeholder(tmp_path):

@@ -21,7 +21,7 @@ from tests.forked import forked_command
 from ..agent.kit import without_context
 from .kit import COMMAND, configured, environ
 
-SECONDS = 60
+SECONDS = 180
 
 
 def run(home: Path, *arguments: str, stdin: str = "", base_url: str = "", **more: str):
@@ -32,8 +32,8 @@ def run(home: Path, *arguments: str, stdin: str = "", base_url: str = "", **more
     )  # fmt: skip
 
 
-def last_line(done: subprocess.CompletedProcess[str]) -> str:
-    return done.stdout.splitlines()[-1]
+def first_line(done: subprocess.CompletedProcess[str]) -> str:
+    return done.stdout.splitlines()[0]
 
 
 async def ran(model, home, *arguments, **more):
@@ -325,14 +325,17 @@ async def test_doctor_says_what_works(tmp_path):
     async with FakeModel([]) as model:
         done = await ran(model, tmp_path, "doctor")
         assert done.returncode == 0, done.stdout
-        for words in ("reachable, 1 models: fake-model", "not needed", "PATH", "agent.log", "OPENAI_BASE_URL", "bash"):
-            assert words in done.stdout
-        assert "BAD" not in done.stdout and last_line(done).startswith("Ready: acp-coder prompt ")
+        assert first_line(done).startswith("Ready. Begin with `acp-coder`") and "BAD" not in done.stdout
+        wall = ("PATH", "agent.log", "OPENAI_BASE_URL")
+        assert not [words for words in wall if words in done.stdout] and "acp-coder doctor --all" in done.stdout
+        shown = (await ran(model, tmp_path, "doctor", "--all")).stdout
+        for words in ("reachable, 1 models: fake-model", "not needed", "bash", *wall):
+            assert words in shown and (words in wall or words in done.stdout)
 
 
 def test_doctor_names_keys_and_servers_and_hides_what_they_are_given(tmp_path):
     keys = {"ANTHROPIC_API_KEY": "x", "GROQ_API_KEY": "y", "OPENAI_MODEL": "", "OPENAI_BASE_URL": ""}
-    done = run(tmp_path, "doctor", "--offline", **keys)
+    done = run(tmp_path, "doctor", "--offline", "--all", **keys)
     words = "keys found: anthropic (ANTHROPIC_API_KEY), groq (GROQ_API_KEY); the default is anthropic"
     assert words in done.stdout and "anthropic: messages at https://api.anthropic.com/v1" in done.stdout
     config = configured(
@@ -355,11 +358,11 @@ async def test_doctor_warns_of_a_model_that_the_server_does_not_list(tmp_path):
         assert done.returncode == 0
         listed = "only one, two:latest, a0, a1, a2, a3, a4, a5 and 1 more"
         assert f"!   model            the server does not list 'three', {listed}\n" in done.stdout
-        assert last_line(done).startswith("Next: model: the server does not list 'three'")
-        assert "OPENAI_MODEL" in last_line(done)
+        assert first_line(done).startswith("Look at: model: the server does not list 'three'")
+        assert "OPENAI_MODEL" in first_line(done)
         for known in ("two", ""):  # A name without Ollama's tag, and no name at all.
             done = await ran(model, tmp_path, "doctor", OPENAI_MODEL=known)
-            assert last_line(done).startswith("Ready: "), done.stdout
+            assert first_line(done).startswith("Ready. "), done.stdout
 
 
 REFUSED = Failure(500, {"error": {"code": 500, "message": "tools param requires --jinja flag", "type": "server_error"}})
@@ -373,10 +376,10 @@ async def test_doctor_says_that_a_server_has_no_tools(tmp_path, refusal):
             model.speaking(ChatCompletions).properties = {"chat_template_caps": {"supports_tools": False}}
         done = await ran(model, tmp_path, "doctor")
         assert "!   tools            the server passes no tools on to the model" in done.stdout, done.stdout
-        assert last_line(done).startswith("Next: tools: ")
+        assert first_line(done).startswith("Look at: tools: ")
 
 
-def test_doctor_names_what_is_bad_and_ends_with_the_first_thing_to_mend(tmp_path):
+def test_doctor_begins_with_what_is_bad_and_what_to_do(tmp_path):
     for text, bad, fix in (
         ("[agent]\nmoode = 1\n", "BAD configuration", "Correct that in the file"),
         ('[agent]\nprovider = "nope"\n', "BAD ", "[providers.NAME]"),
@@ -388,8 +391,8 @@ def test_doctor_names_what_is_bad_and_ends_with_the_first_thing_to_mend(tmp_path
         offline = ["--offline"] if "mcp" in text else []
         done = run(tmp_path, "doctor", *offline, **config, **{} if "mcp" in text else {"OPENAI_BASE_URL": ""})
         assert done.returncode == 1, done.stdout
-        assert last_line(done).startswith("Next: "), done.stdout
-        assert fix in last_line(done) and bad in done.stdout
+        assert first_line(done).startswith("Not ready: "), done.stdout
+        assert fix in first_line(done) and bad in done.stdout
 
 
 def test_the_demo_mends_the_sample_or_fails(tmp_path):
@@ -422,7 +425,8 @@ def test_login_and_doctor_mean_the_provider_that_the_model_names(tmp_path):
 
 
 async def test_a_provider_that_is_not_configured_is_told_with_those_that_are(tmp_path):
-    async with FakeModel([Failure(404, {"error": {"message": "no such model", "code": "model_not_found"}})]) as model:
+    missing = Failure(404, {"error": {"message": "no such model", "code": "model_not_found"}})
+    async with FakeModel([missing, "ok"]) as model:
         here = f'[providers.here]\nbase_url = "{model.base_url}"\n[agent]\nprovider = "here"\n'
         settings = {**configured(tmp_path, here), "OPENAI_BASE_URL": ""}
         told = "the provider {!r} is not in the configuration; configured: default, {}"
@@ -431,6 +435,8 @@ async def test_a_provider_that_is_not_configured_is_told_with_those_that_are(tmp
         assert told.format("nope", "here") in done.stderr
         done = await ran(model, tmp_path, "login", "--provider", "nope", **settings)
         assert told.format("nope", "here") in done.stderr
+        assert (await ran(model, tmp_path, "sessions", "list", **settings)).stdout == ""  # Nothing was said in any.
+        assert (await ran(model, tmp_path, "prompt", "go", **settings)).stdout == "ok\n"
         configured(tmp_path, here.replace("here", "there"))
         done = await ran(model, tmp_path, "prompt", "--continue", "go", **settings)
         assert done.returncode == 1
@@ -449,7 +455,7 @@ async def test_context_knows_the_window_in_a_fresh_process(tmp_path):
         await ran(model, tmp_path, "prompt", "go")
         for api in ("chat", "responses"):
             done = await ran(model, tmp_path, "prompt", "--continue", "/context", ACP_CODER_API=api)
-            assert "The model can hold 32768 tokens" in done.stdout
+            assert "The model can hold 32,768 tokens" in done.stdout
 
 
 async def test_prompt_with_yes_leaves_a_question_unanswered(tmp_path):

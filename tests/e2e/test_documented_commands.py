@@ -56,7 +56,7 @@ INSTEAD = {
 whole conformance kit, which `tests/conformance` runs."""
 
 SAYS = {
-    r"doctor": 'Ready: acp-coder prompt "What does this project do?"',
+    r"doctor( --all)?": 'Ready. Begin with `acp-coder`, or `acp-coder -p "What does this project do?"`.',
     r"-p --output-format .*": '"stopReason":"end_turn"',
     r"setup": "(ACP): ",
     r"setup codecompanion": 'adapters = { acp = { acp_coder = require("acp_coder_codecompanion") } }',

@@ -111,11 +111,11 @@ def test_a_rule_that_cannot_be_read_is_no_success_and_an_untrusted_one_is_not_re
 
 def test_doctor_says_how_commands_are_confined_and_what_is_written_down(tmp_path):
     config = configured(tmp_path, '[tools.sandbox]\nnetwork = "deny"\n')
-    done = run(tmp_path, "doctor", "--offline", **config, ACP_CODER_SANDBOX_DISABLED="false")
+    done = run(tmp_path, "doctor", "--offline", "--all", **config, ACP_CODER_SANDBOX_DISABLED="false")
     assert "ok  sandbox" in done.stdout and "bubblewrap" in done.stdout
     assert "Network: none. Unix sockets: none." in done.stdout and f"Writable: {tmp_path}" in done.stdout
     assert f"ok  audit log        {tmp_path}/.local/state/acp-coder/audit.jsonl" in done.stdout
-    assert "turned off by tools.sandbox.disabled" in run(tmp_path, "doctor", "--offline").stdout
+    assert "turned off by tools.sandbox.disabled" in run(tmp_path, "doctor", "--offline", "--all").stdout
 
 
 EACH_KIND = """

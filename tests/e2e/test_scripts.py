@@ -123,3 +123,7 @@ async def test_configuration_models_and_sessions_from_the_command_line(tmp_path)
         session = await session_of(model, tmp_path)
         await sh(model, tmp_path, f"acp-coder sessions rename {session[:8]} A better title")
         assert "A better title" in (await sh(model, tmp_path, "acp-coder sessions list")).stdout
+        await sh(model, tmp_path, "acp-coder -p /cost")  # What the program itself answers leaves no session.
+        shown = (await sh(model, tmp_path, "script -qec 'acp-coder sessions list' /dev/null")).stdout.splitlines()
+        assert shown[0].split() == ["ID", "LAST", "USED", "PROMPTS", "COST", "FOLDER", "TITLE"] and len(shown) == 2
+        assert shown[1].startswith(f"{session[:8]}  20") and shown[1].endswith("  ~       A better title")

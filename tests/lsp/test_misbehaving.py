@@ -6,6 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from acp_agent.lsp import lsp_client
 from acp_agent.lsp.base import Document, LspError
 from acp_agent.lsp.server_documents import MOST_OPEN
 from tests.e2e.kit import alive
@@ -134,9 +135,10 @@ async def test_a_server_that_always_crashes_is_given_up_with_its_last_words(tmp_
     ("huge", "it sent a message of 100000000000 bytes, more than 67108864"),
     ("refuses", "the language server raw refused initialize: there is no project"),
     ("utf8", "it uses the position encoding utf-8 instead of utf-16"),
-    ("flood", "it sent more than 20000 messages within 10 s"),
+    ("flood", "it sent more than 2000 messages within 10 s"),
 ])  # fmt: skip
-async def test_a_server_that_cannot_be_used_is_an_error_in_words(tmp_path: Path, fault: str, words: str):
+async def test_a_server_that_cannot_be_used_is_an_error_in_words(tmp_path: Path, fault: str, words: str, monkeypatch):
+    monkeypatch.setattr(lsp_client, "FLOOD", 2_000)  # A busy machine sends no more in that time.
     async with running(tmp_path, raw(fault, max_restarts=0)) as kit:
         document = kit.write("a.raw", "fine\n")
         with pytest.raises(LspError) as caught:

@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -88,6 +89,8 @@ class ChatProgram:
         self._answering = False
         """Whether a question is open."""
         self._session = ""
+        self._kept = False
+        """Whether there is something to go on with; else the session is forgotten."""
         self._modes: Sequence[str] = ()
         self._status = 0
 
@@ -98,9 +101,10 @@ class ChatProgram:
                 spawn_agent(AGENT_COMMAND, cwd=self._job.cwd, env=self._job.environ, connect=self._connect) as agent,
                 anyio.create_task_group() as tasks,
             ):
-                self._client, self._tasks, self._process = agent.client, tasks, agent.process
-                for each in (self._paint, self._terminated, self._watch):
+                self._client, self._tasks = agent.client, tasks
+                for each in (self._paint, self._terminated):
                     tasks.start_soon(each)
+                tasks.start_soon(self._watch, agent.process)
                 await self._configure()
                 if await self._open():
                     if self._job.prompt:
@@ -109,6 +113,8 @@ class ChatProgram:
                         async for event in events:
                             await self._handle(event)
                             self._touch()
+                    with suppress(AgentError), anyio.move_on_after(LEAVE_SECONDS):
+                        await self._end_session(close=False)
                 tasks.cancel_scope.cancel()
         except* AgentError as group:
             self._tell(RED, str(group.exceptions[0]))
@@ -136,10 +142,10 @@ class ChatProgram:
                 self._status = 128 + signal.SIGTERM
                 self._screen.leave()
 
-    async def _watch(self) -> None:
+    async def _watch(self, process: AgentProcess) -> None:
         """The agent's end is this program's."""
-        await self._process.wait()
-        raise AgentError(_died(self._process))
+        await process.wait()
+        raise AgentError(_died(process))
 
     # --- drawing ----------------------------------------------------------------------------------------------
 
@@ -218,13 +224,20 @@ class ChatProgram:
 
     async def _new(self) -> None:
         new = await self._client.new_session(self._job.cwd)
-        self._session = new.session_id
+        self._session, self._kept = new.session_id, False
         self._opened(new.modes, new.config_options)
         where = legible(str(self._job.cwd)).replace(self._job.environ.get("HOME") or "~", "~", 1)
         self._tell(DIM, f"acp-coder in {where}. /help lists keys and commands.")
 
+    async def _end_session(self, *, close: bool = True) -> None:
+        """Of a conversation in which nothing was said nothing is left."""
+        if not self._kept:
+            await self._client.delete_session(self._session)
+        elif close:
+            await self._client.close_session(self._session)
+
     async def _load(self, session_id: str) -> None:
-        self._session = session_id
+        self._session, self._kept = session_id, True
         loaded = await self._client.load_session(session_id, self._job.cwd)
         self._opened(loaded.modes, loaded.config_options)
         self._view.finished()
@@ -252,7 +265,7 @@ class ChatProgram:
         ]
         picked = await self._screen.ask(Pick("Go on with which session?", rows))
         if picked.ids:
-            await self._client.close_session(self._session)
+            await self._end_session()
             await self._load(picked.ids[0])
 
     async def _pick_model(self) -> None:
@@ -328,7 +341,7 @@ class ChatProgram:
         self._touch()
 
     async def _renew(self) -> None:
-        await self._client.close_session(self._session)
+        await self._end_session()
         await self._new()
 
     async def _steered(self, text: str) -> bool:
@@ -385,10 +398,12 @@ class ChatProgram:
         ended = False
         try:
             answer = await self._client.prompt(self._session, blocks)
+            self._kept = self._kept or not text.startswith("/")
             spent = None if before is None or (after := self._cost()) is None else after - before
             self._view.end(answer.stop_reason, time.monotonic() - (self._since or 0), answer.meta or {}, spent)
             ended = answer.stop_reason != "cancelled"
         except PeerError as error:
+            self._kept = self._kept or self._view.said
             self._view.end(FAILED, 0.0, {}, None)
             self._tell(RED, legible(error.message))
         except ConnectionClosed:
@@ -494,7 +509,7 @@ class ChatProgram:
     def farewell(self) -> str:
         """How to go on."""
         words = f"Go on with: acp-coder --session {self._session}"
-        return f"\n{self._style.paint(DIM, words)}\n" if self._session and self._prompt else ""
+        return f"\n{self._style.paint(DIM, words)}\n" if self._session and self._kept else ""
 
 
 def _when(stamp: str | None) -> str:

@@ -431,7 +431,7 @@ class LiveScreen:
             if (asked := self._asked) is not None:
                 self._choose(asked, asked.pick.rows[asked.at])
 
-        @keys.add("escape", filter=rows)
+        @keys.add("escape", filter=rows, eager=True)  # Before the key that is any.
         def _(event: KeyPressEvent) -> None:
             if self._asked is not None:
                 self._answer(self._asked, Picked())

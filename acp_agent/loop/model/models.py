@@ -18,7 +18,7 @@ from acp_agent.errors import AuthRequired, InvalidParams, ProviderError
 from acp_agent.lazy import load
 from acp_agent.llm.adapters import AdaptedProvider
 from acp_agent.llm.base import ModelInfo, Provider
-from acp_agent.llm.choose import choose_api, is_loopback, needs_key
+from acp_agent.llm.choose import choose_api, is_loopback, needs_key, shown_url
 from acp_agent.llm.lacks.fenced import Fenced
 from acp_agent.llm.lacks.tolerant import Tolerant
 from acp_agent.loop.choices import Choices
@@ -165,6 +165,19 @@ class Models:
                     AdaptedProvider(made, *adapters), load(EMBEDDER)(options).embed if embeds else None
                 )
         return self._servers[identity]
+
+    def state(self, config: Config, choice: str) -> str:
+        """Where the model is and which key is used, for a user. Raises InvalidParams."""
+        name = choice.partition("/")[0]
+        settings = self.settings(config, name)
+        where = shown_url(settings.base_url) or "the OpenAI API"
+        key = find_key(name, settings, self._environ)
+        if key is not None:
+            return f"Model: `{choice}` at {where}. Key: {key.origin}."
+        if not settings.api_key_env or not needs_key(settings.base_url, _api(settings)):
+            return f"Model: `{choice}` at {where}, which needs no key."
+        words = f"set {settings.api_key_env}, or run `acp-coder login` in a terminal"
+        return f"Model: `{choice}` at {where}. **There is no key**: {words}."
 
     def settings(self, config: Config, name: str) -> ProviderConfig:
         """Raises InvalidParams for a provider that is not configured."""

@@ -65,6 +65,10 @@ class SessionModels:
         """Raises InvalidParams for a provider that is not configured."""
         return self._models.settings(config, name)
 
+    def state(self) -> str:
+        """As `Models.state`, of the chosen model. Raises InvalidParams."""
+        return self._models.state(self._session.config, self._session.choices.model)
+
     async def learn(self, choice: str) -> None:
         """Waits until the server has said what it says about its models; never longer than connecting may take."""
         await self._models.learn(self._session.config, choice)

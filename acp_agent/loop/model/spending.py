@@ -230,7 +230,5 @@ def _is_proxy(model: ServedModel) -> bool:
 
 def _tokens(spent: Spent) -> str:
     calls = "1 model call" if spent.calls == 1 else f"{spent.calls} model calls"
-    return (
-        f"{calls}, {spent.input} tokens read ({spent.cached_percent:.0f} % from the server's cache), "
-        f"{spent.output} written"
-    )
+    cached = f" ({spent.cached_percent:.0f} % from the server's cache)" if spent.input else ""
+    return f"{calls}, {spent.input:,} tokens read{cached}, {spent.output:,} written"

@@ -20,6 +20,7 @@ from acp_agent.executors.base import NO_GIT
 from acp_agent.executors.sandbox.base import Invocation, SandboxPolicy
 from acp_agent.executors.sandbox.holders import is_held
 from acp_agent.lazy import load
+from acp_agent.legible import NO_LIMIT, size_words
 from acp_agent.loop.shell.command_paths import Named, make_folder, named, paths_of
 from acp_agent.loop.shell.held_files import HeldFiles
 from acp_agent.loop.shell.private_folder import CLOSED_PARTS, PrivateFolder, others_below
@@ -262,10 +263,9 @@ class CommandPolicy:
                 lines.append(f"{NO_GIT}: {each.why}.")
         if read:
             lines.append(f"Also readable: {', '.join(map(str, read))}.")
-        limits = {"processes": config.max_processes, "bytes of memory for each": config.max_memory}
-        limits["bytes for a file"] = config.max_file_size
-        told = [f"{most} {what}" if most else f"any number of {what}" for what, most in limits.items()]
-        lines.append(f"Limits of a command: {', '.join(told)}.")
+        limits = {"processes": f"{config.max_processes:,}" if config.max_processes else NO_LIMIT}
+        limits |= {"memory of each": size_words(config.max_memory), "size of a file": size_words(config.max_file_size)}
+        lines.append(f"Limits of a command: {', '.join(f'{what}: {most}' for what, most in limits.items())}.")
         if config.strict:
             lines.append("Strict: without a sandbox no command runs.")
         return lines

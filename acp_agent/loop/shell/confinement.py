@@ -13,6 +13,7 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import BY_PROXY, NO_NETWORK, ONLY_WRITABLE
 from acp_agent.executors.sandbox.base import REPLACED
 from acp_agent.lazy import load
+from acp_agent.legible import size_words
 from acp_agent.loop.journal import Journal
 from acp_agent.loop.shell.folder_sandbox import FolderSandbox
 from acp_agent.safety.folders.paths import Roots
@@ -95,7 +96,7 @@ class Confinement:
 
     def _disk(self) -> str:
         least = self._config.sandbox.min_free_disk if self.kind == "bubblewrap" else 0
-        ended = f"A command is ended before less than {least} bytes of disk are free."
+        ended = f"A command is ended before less than {size_words(least)} of disk are free."
         return ended if least else "Nothing limits the disk."
 
     async def _network(self) -> str:

@@ -135,17 +135,18 @@ class ContextUse:
             ]
         size = self._room.measure(self._memory.messages(), asked)
         lines = [
-            f"The next request to `{session.choices.model}` has about {size.all} tokens:",
-            f"- instructions: {size.system}",
-            f"- {len(asked.tools)} tools: {size.tools}",
-            f"- {len(history)} messages: {size.messages}",
+            f"The next request to `{session.choices.model}` has about {size.all:,} tokens:",
+            f"- instructions: {size.system:,}",
+            f"- {len(asked.tools)} tools: {size.tools:,}",
+            f"- {len(history)} messages: {size.messages:,}",
         ]
         budget = 100 * self._room.allowed(size.window) / size.window
         what = "it is compacted" if self._room.config.enabled else "turns stop"
+        unknown = ""
         if not self._room.knows(asked):
-            lines.append("The size of the model's context is unknown (`providers.NAME.context_window`); assumed:")
+            unknown = " (assumed: its size is not known; `providers.NAME.context_window` sets it)"
         lines.append(
-            f"The model can hold {size.window} tokens: {100 * size.all / size.window:.0f} % are in use; at "
+            f"The model can hold {size.window:,} tokens{unknown}: {100 * size.all / size.window:.0f} % are in use; at "
             f"{budget:.0f} % {what}."
         )
         return [*lines, *self._cache_lines()]
@@ -157,7 +158,7 @@ class ContextUse:
         if last is not None and last.input_tokens:
             rows.insert(0, ("The last call", last.input_tokens, last.cached_tokens, last.output_tokens))
         return [
-            f"{what}: {read} tokens read, {cached} of them ({100 * cached / read:.0f} %) from the server's cache; "
-            f"{written} written."
+            f"{what}: {read:,} tokens read, {cached:,} of them ({100 * cached / read:.0f} %) from the server's cache; "
+            f"{written:,} written."
             for what, read, cached, written in rows
         ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -25,6 +27,8 @@ from acp_agent.loop.turns.links import with_linked_pages
 from acp_agent.lsp.base import Report
 from acp_agent.schema.acp import ContentBlock, EmbeddedResource, ResourceLink, TextContent
 
+COMMAND = re.compile(r"[A-Za-z][\w:.-]*")
+"""What is meant as a command, and no path."""
 NAMED = re.compile(r"(?<![\w`@./-])@([A-Za-z0-9][\w:-]*)")
 
 
@@ -151,6 +155,8 @@ class Prompts:
             if (prompt := servers.find_prompt(name)) is not None:
                 text, usable = await servers.text_of(prompt, rest)
                 return with_command_text(blocks, text) if usable else text
+        if name and (words := self._unknown(name)):
+            return words
         return await with_linked_pages(
             blocks,
             web=self._calls.web,
@@ -159,6 +165,15 @@ class Prompts:
             entry=self._toolbox.offer.find("fetch"),
             max_chars=self._session.config.settings.limits.max_link_chars,
         )
+
+    def _unknown(self, name: str) -> str:
+        """What to say of a command that does not exist; empty for what may be a path, which is for the model."""
+        if COMMAND.fullmatch(name) is None or self._session.roots.disk.kind(Path("/", name)) is not None:
+            return ""
+        known = [command.name for command in self.menu.update().available_commands]
+        near = get_close_matches(name, known, 1)
+        meant = f" Did you mean `/{near[0]}`?" if near else ""
+        return f"There is no command `/{name}`.{meant} `/help` lists them. The model was not asked."
 
     async def _written(
         self, command: WrittenCommand, rest: str, blocks: Sequence[ContentBlock]
