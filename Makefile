@@ -24,7 +24,7 @@ tools:
 	@bash scripts/install_node_tools.sh
 	@bash scripts/install_extension_tools.sh
 
-# The page of `acp-coder serve`, into acp_agent/fronts/server/static.
+# The page of `acp-coder serve`, into acp_agent/fronts/server/static: after a change of its sources, to be committed with them.
 page:
 	@bash scripts/build_page.sh
 

@@ -16,7 +16,6 @@ target=$("$python" -c 'import platform, sys
 system = {"darwin": "darwin", "win32": "windows"}.get(sys.platform, "linux")
 machine = {"arm64": "aarch64", "amd64": "x86_64"}.get(platform.machine().lower(), platform.machine().lower())
 print(f"{system}-{machine}")')
-bash scripts/build_page.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$python" -m pip install --quiet --disable-pip-version-check --target "$work/lib" . 2> >(grep -v 'Location' >&2 || true)

@@ -9,8 +9,10 @@ import msgspec
 import pytest
 
 from acp_agent.config.model import Settings
+from acp_agent.fronts.server.page import FILES
 from acp_agent.output.envelope import ShellOutput
 from acp_agent.tools.kit.registry import TOOLS
+from tests.page_sources import stale_sources
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,6 +35,12 @@ def test_every_generated_file_is_fresh(script: dict[str, Any]) -> None:
         if not path.exists() or path.read_text(encoding="utf-8") != text
     ]
     assert not stale, "run `make generate`"
+
+
+def test_the_page_is_built_from_its_sources() -> None:
+    assert stale_sources() == [], "run `make page`"
+    noted = (ROOT / "editors/vscode/page.sha256").read_text(encoding="utf-8")
+    assert all(f"/fronts/server/static/{name}\n" in noted for name, _ in FILES.values())
 
 
 @pytest.mark.parametrize("name", TOOLS)

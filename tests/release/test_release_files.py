@@ -16,6 +16,7 @@ import uv
 
 import acp_agent
 from acp_agent.commands.extensions.this_version import commit_of, version_line
+from acp_agent.fronts.server.page import FILES, FOLDER
 from tests.house.imports import ROOT
 
 VERSION = acp_agent.__version__
@@ -47,6 +48,12 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def wheel(dist: Path, name: str = "acp_coder") -> Path:
     (found,) = dist.glob(f"{name}-*.whl")
     return found
+
+
+def test_the_wheel_has_the_page(dist: Path):
+    with zipfile.ZipFile(wheel(dist)) as made:
+        for name, _ in FILES.values():
+            assert made.read(f"acp_agent/fronts/server/static/{name}") == (FOLDER / name).read_bytes()
 
 
 def test_every_file_is_there_and_has_its_checksum(dist: Path):

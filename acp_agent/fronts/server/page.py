@@ -16,8 +16,8 @@ from msgspec import Struct
 from acp_agent.fronts.server.entrance import cookie_name, token_of
 
 FOLDER = Path(__file__).with_name("static")
-"""What `make page` builds."""
-HOW_TO_BUILD = "The page is not built here: run `make page` in acp-coder's repository, which needs Node.\n"
+"""What `make page` builds; it is in the repository, so that who installs from it needs no Node."""
+NOT_HERE = "The files of the page are missing: install acp-coder again.\n"
 FILES = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
@@ -82,7 +82,7 @@ class Page:
             file = self._file(name, kind)
         except OSError:
             plain = ("Content-Type", "text/plain; charset=utf-8")
-            return Served(503, (*GUARDS, plain, ("Cache-Control", "no-store")), HOW_TO_BUILD.encode())
+            return Served(503, (*GUARDS, plain, ("Cache-Control", "no-store")), NOT_HERE.encode())
         packs = bool(file.packed) and "gzip" in headers.get("accept-encoding", "")
         tag = f'"{file.tag}{"-gzip" if packs else ""}"'
         about: tuple[tuple[str, str], ...] = (*GUARDS, ("ETag", tag), ("Cache-Control", "no-cache"))

@@ -2,7 +2,6 @@
 
 import fcntl
 import re
-import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,12 +13,11 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
 from acp_agent.config.model import BrowserConfig
-from acp_agent.fronts.server.page import FOLDER
 from acp_agent.testing.fake_model import Answer, Call
 from acp_agent.tools.net.chromium import find_chromium
 from tests.fronts.server.test_server import Place, served
+from tests.page_sources import ROOT, stale_sources
 
-ROOT = Path(__file__).parents[3]
 CHROMIUM = find_chromium(BrowserConfig())
 ALONE = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
@@ -39,14 +37,10 @@ needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium; scrip
 
 @pytest.fixture(scope="module", autouse=True)
 def built(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The page as its sources are now; `make test` has built it already."""
-    if not shutil.which("npm"):
-        pytest.skip("no npm; scripts/install_node.sh has it")
-    sources = max(path.stat().st_mtime for path in (ROOT / "editors/vscode/src").rglob("*") if path.is_file())
+    """The page as its sources are now."""
     with open(tmp_path_factory.getbasetemp().parent / "page.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        index = FOLDER / "index.html"
-        if not index.exists() or index.stat().st_ctime < sources:
+        if stale_sources():
             subprocess.run(["bash", "scripts/build_page.sh"], cwd=ROOT, check=True, capture_output=True)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from acp_agent.fronts.server.page import HOW_TO_BUILD, POLICY, Page
+from acp_agent.fronts.server.page import NOT_HERE, POLICY, Page
 from tests.forked import COMMAND
 from tests.fronts.server.documented import checking
 
@@ -104,7 +104,7 @@ async def test_without_a_page_there_is_no_login_either(tmp_path: Path) -> None:
 async def test_files_are_served_with_a_strict_policy_and_asked_for_once(tmp_path: Path, accepts: str) -> None:
     page = Page(1, tmp_path)
     missing = page.file("/", {}, False)
-    assert (missing.status, missing.body.decode()) == (503, HOW_TO_BUILD)
+    assert (missing.status, missing.body.decode()) == (503, NOT_HERE)
     (tmp_path / "index.html").write_text("<p>one")
     (tmp_path / "icon.png").write_bytes(b"PNG")
     asked = {"accept-encoding": accepts}
