@@ -381,6 +381,7 @@ def _add_serve(commands: argparse._SubParsersAction[_Parser]) -> None:
         help="what it may do: everything (the default), answer questions and stop turns, or only look on",
     )
     token.add_argument("--owner", default="", metavar="NAME", help="whose sessions it reaches (default: its own)")
+    token.add_argument("--mine", action="store_true", help="it reaches those of your terminal and editors, too")
 
 
 def _add_hooks(commands: argparse._SubParsersAction[_Parser]) -> None:

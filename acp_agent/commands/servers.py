@@ -23,7 +23,7 @@ from acp_agent.errors import ConfigError, UsageError
 from acp_agent.fronts.headless import AGENT_COMMAND
 from acp_agent.fronts.server import COUNTS
 from acp_agent.fronts.server.entrance import is_loopback
-from acp_agent.fronts.server.identities import FIRST, Identities
+from acp_agent.fronts.server.identities import FIRST, MINE, Identities
 from acp_agent.lazy import load
 from acp_agent.limits.descriptors import raise_limit
 from acp_agent.opening import store_url
@@ -82,7 +82,7 @@ def _serve(
         at = f"{'s' if options.cert else ''}://{f'[{name}]' if ':' in name else name}:{port}"
         fragment = ""  # Of an address it is what no browser sends and no server writes down.
         if not identities.known():
-            token = identities.add(FIRST)
+            token = identities.add(FIRST, owner="" if FIRST in settings.server.owners else MINE)
             fragment = f"#token={token}"
             sys.stdout.write(f"Token {FIRST!r}, shown only now: {token}\n")
         sys.stdout.write(f"Serving ACP at ws{at}/acp\n")
@@ -120,7 +120,7 @@ def _tokens(identities: Identities, options: Namespace) -> int:
             raise UsageError("`acp-coder serve token list` takes no name")
         for identity in identities.known():
             folders = ", ".join(identity.folders) or "any folder"
-            whose = f" for {identity.of}" if identity.of else ""
+            whose = " for you" if identity.of == MINE else f" for {identity.of}" if identity.of else ""
             sys.stdout.write(f"{identity.name}{whose}  may {identity.scope}  {folders}  since {identity.made}\n")
         return 0
     if not options.name:
@@ -128,10 +128,13 @@ def _tokens(identities: Identities, options: Namespace) -> int:
     if options.verb == "revoke":
         identities.revoke(options.name)
         return 0
+    if options.mine and options.owner:
+        raise UsageError("--mine and --owner exclude each other")
+    owner = MINE if options.mine else options.owner
     opened = [real_path(Path(folder).absolute()) for folder in options.folder]
     if missing := [str(folder) for folder in opened if not folder.is_dir()]:
         raise UsageError(f"{missing[0]} is not a folder")
-    sys.stdout.write(f"{identities.add(options.name, tuple(map(str, opened)), options.scope, options.owner)}\n")
+    sys.stdout.write(f"{identities.add(options.name, tuple(map(str, opened)), options.scope, owner)}\n")
     return 0
 
 

@@ -28,6 +28,8 @@ PREFIX = "acp_"
 """Of every token, by which it is known as one where it has got to by mistake."""
 RANDOM_BYTES = 32
 FIRST = "first"
+MINE = "~"
+"""Owner of what the server's user has in the terminal and in editors, too; no name of a token."""
 
 
 Scope = Literal["watch", "approve", "prompt"]
@@ -90,8 +92,8 @@ class Identities:
         return found
 
     def add(self, name: str, folders: tuple[str, ...] = (), scope: Scope = "prompt", owner: str = "") -> str:
-        """Returns the new token, which is kept nowhere."""
-        for each in (name, owner or name):
+        """Returns the new token, which is kept nowhere. `owner`: of a token of that name it is whose sessions that reaches."""
+        for each in (name, name if owner == MINE else owner or name):
             if not NAME.fullmatch(each):
                 raise ConfigError(
                     f"{each!r} is no name for a token: letters and digits, then also `.`, `_` and `-`, at most 64"
@@ -101,6 +103,7 @@ class Identities:
         with self._changing() as known:
             if any(each.name == name for each in known):
                 raise ConfigError(f"there is a token {name!r} already; revoke it first, or choose another name")
+            owner = next((each.owner for each in known if each.name == owner), owner)
             self._write([*known, Identity(name, _digest(token), folders, made, scope, owner)])
         return token
 

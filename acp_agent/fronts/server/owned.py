@@ -7,11 +7,14 @@ from pathlib import Path
 
 from acp_agent.config.model import Settings
 from acp_agent.config.xdg import state_dir
+from acp_agent.fronts.server.identities import MINE
 from acp_agent.store.stores import schema_of
 
 
 def owned(owner: str, settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
-    """The flags (`load_config`) by which it is theirs."""
+    """The flags (`load_config`) by which it is theirs; none for what is the user's own."""
+    if owner == MINE:
+        return {}
     state = Path(state_dir(environ))
     log = Path(settings.audit.file).expanduser() if settings.audit.file else state / "audit.jsonl"
     return {

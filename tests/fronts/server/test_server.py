@@ -21,7 +21,7 @@ from acp_agent.commands import servers
 from acp_agent.config.load import load_config
 from acp_agent.errors import ConfigError, ConnectionClosed
 from acp_agent.fronts.server.app import Server
-from acp_agent.fronts.server.identities import Identities
+from acp_agent.fronts.server.identities import MINE, Identities
 from acp_agent.store.stores import sqlite_store
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call, FakeModel
@@ -234,6 +234,30 @@ async def test_a_server_and_an_agent_on_stdio_keep_each_other_out_of_a_session(t
             await alone.prompt("with an old memory")
         await alone.load_session(session, place.project)
         assert (await alone.prompt("third")).stop_reason == "end_turn"
+
+
+async def test_the_sessions_of_a_user_in_the_terminal_in_editors_and_on_the_server_are_one_list(tmp_path: Path) -> None:
+    async with served(tmp_path, ["from the editor", "from the page", "again"], owner=MINE) as place:
+        async with editor(place) as page, another(place.environ) as local:
+            written = (await local.new_session(place.project)).session_id
+            await local.prompt("one")
+            begun = (await page.new_session(place.project)).session_id
+            await page.prompt("two")
+            await page.request("session/close", {"sessionId": begun})
+            for one in (page, local):
+                listed = await one.request("session/list", {})
+                assert [each["sessionId"] for each in listed["sessions"]] == [begun, written]
+            await page.load_session(written, place.project)
+            assert "from the editor" in page.text()
+            assert (await page.prompt("go on")).stop_reason == "end_turn"
+        async with editor(place, place.identities.add("wall", owner="me", scope="watch")) as wall:  # As `me` reaches.
+            assert len((await wall.request("session/list", {}))["sessions"]) == 2
+        async with editor(place, place.identities.add("other")) as other:
+            assert (await other.request("session/list", {}))["sessions"] == []
+    listed = subprocess.run(
+        [COMMAND, "sessions", "list"], env=place.environ, capture_output=True, text=True, check=True
+    )
+    assert begun[:8] in listed.stdout and written[:8] in listed.stdout
 
 
 async def test_frames_that_are_no_messages_are_answered_and_the_connection_goes_on(tmp_path: Path) -> None:

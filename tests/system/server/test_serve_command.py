@@ -47,11 +47,15 @@ def test_tokens_are_added_listed_and_revoked_and_kept_by_their_hash(tmp_path: Pa
     file = tmp_path / ".local/state/acp-coder/tokens.json"
     assert token.startswith("acp_") and token not in file.read_text() and file.stat().st_mode & 0o777 == 0o600
     assert f"phone  may prompt  {tmp_path}  since 20" in ran(tmp_path, "token", "list").stdout
+    assert ran(tmp_path, "token", "add", "tablet", "--mine").stdout.startswith("acp_")
+    assert "tablet for you  may prompt  any folder  since 20" in ran(tmp_path, "token", "list").stdout
+    ran(tmp_path, "token", "revoke", "tablet")
     assert "there is a token 'phone' already" in ran(tmp_path, "token", "add", "phone").stderr
     assert "there is no token 'x'; there are: phone" in ran(tmp_path, "token", "revoke", "x").stderr
     assert ran(tmp_path, "token", "revoke", "phone").returncode == 0 and ran(tmp_path, "token", "list").stdout == ""
     for wrong, words in (
         (("token", "add", "../up"), "is no name for a token"),
+        (("token", "add", "a", "--mine", "--owner", "b"), "--mine and --owner exclude each other"),
         (("token", "add"), "whose? `acp-coder serve token add NAME`"),
         (("token", "add", "a", "--folder", "/nowhere"), "/nowhere is not a folder"),
         (("--host", "0.0.0.0"), "without TLS anybody in between can read the token"),
@@ -84,6 +88,7 @@ async def test_the_first_start_makes_a_token_and_the_next_ones_do_not(tmp_path: 
                 assert (await made.request("session/list", {}))["sessions"] == []
             run.terminate()
             assert await anyio.to_thread.run_sync(run.wait) == 0
+    assert "first for you  may prompt  any folder" in ran(tmp_path, "token", "list").stdout
     assert [len(lines) for lines in said] == [2, 1] and "Token 'first', shown only now: acp_" in said[0][0]
 
 
