@@ -32,6 +32,7 @@ from acp_agent.config.model import Settings
 from acp_agent.config.place_settings import OwnerConfig
 from acp_agent.errors import AgentError, ConfigError
 from acp_agent.fronts.server.entrance import Entrance, Refusal
+from acp_agent.fronts.server.folder_names import NAMES, FolderNames
 from acp_agent.fronts.server.garbage import collecting
 from acp_agent.fronts.server.house import House
 from acp_agent.fronts.server.http_form import FORM, HttpForm
@@ -82,6 +83,8 @@ PINGS = 3
 BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 KEPT = {"agent.elsewhere": "false", "agent.trust": "false", "mcp.client_programs": "false"}
 """What keeps the programs of an owner in the place that they are given."""
+
+FRESH = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -252,6 +255,7 @@ class Server:
         """All that there is behind the entrance."""
         found: list[BaseRoute] = [WebSocketRoute(path, self._acp) for path in (PATH, ALIAS)]
         found += [Route(each.path, each.ask, methods=[each.method]) for each in self._operations()]
+        found += [Route(each.path, self._named(each), methods=[each.method]) for each in NAMES]
         return found + [Route(each.path, self._history(each), methods=[each.method]) for each in OPERATIONS]
 
     @property
@@ -342,7 +346,7 @@ class Server:
 
     def document(self) -> dict[str, Any]:
         """OpenAPI's."""
-        return described((*self._operations(), *OPERATIONS))
+        return described((*self._operations(), *NAMES, *OPERATIONS))
 
     def _sessions(self) -> int:
         return sum(len(house.sessions.ids) for house in self._houses.values())
@@ -451,7 +455,7 @@ class Server:
             theirs = self.opening(identity.owner).below(identity.folders)
             try:
                 if operation.scope == "prompt" != identity.scope:
-                    raise NotSo(FORBIDDEN, f"this token may not do that (its scope is `{identity.scope}`)")
+                    raise NotSo(FORBIDDEN, _too_little(identity))
                 history = History(theirs.look, theirs.may_see)
                 asked = read(operation.asked, {**request.query_params, **request.path_params})
                 if isinstance(asked, SessionAsked) and request.method == "DELETE":
@@ -465,9 +469,25 @@ class Server:
             return Response(
                 found.body,
                 found.status,
-                {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", **more},
+                {**FRESH, **more},
                 found.kind,
             )
+
+        return answered
+
+    def _named(self, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
+        async def answered(request: Request) -> Response:
+            identity: Identity = request.scope["identity"]
+            if identity.scope != "prompt":
+                return _json(Problem(_too_little(identity)), FORBIDDEN)
+            try:
+                asked = read(operation.asked, request.query_params)
+            except NotSo as error:
+                return _json(Problem(str(error)), error.status)
+            if self._config.owners.get(identity.owner, OwnerConfig()).place:
+                return _json([])  # Their files are elsewhere.
+            names = FolderNames(self.opening(identity.owner), identity.folders)
+            return _json(await operation.ask(names, asked), headers=FRESH)
 
         return answered
 
@@ -488,6 +508,10 @@ class Server:
         if theirs.place:
             flags |= {"agent.place": theirs.place, **KEPT}
         return Opening(self._environ, flags)
+
+
+def _too_little(identity: Identity) -> str:
+    return f"this token may not do that (its scope is `{identity.scope}`)"
 
 
 def _bounded(seconds: float, most: int) -> type[H11Protocol]:

@@ -92,7 +92,7 @@ class Identities:
         return found
 
     def add(self, name: str, folders: tuple[str, ...] = (), scope: Scope = "prompt", owner: str = "") -> str:
-        """Returns the new token, which is kept nowhere. `owner`: of a token of that name it is whose sessions that reaches."""
+        """Returns the new token, which is kept nowhere. `owner`: or a token, which reaches the same sessions."""
         for each in (name, name if owner == MINE else owner or name):
             if not NAME.fullmatch(each):
                 raise ConfigError(

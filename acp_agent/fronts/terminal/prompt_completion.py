@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import time
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -14,62 +13,12 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import History
 
+from acp_agent.fronts.folder_files import FolderFiles
 from acp_agent.fronts.terminal.screens import CommandRow
 from acp_agent.limits.decoding import read_json
 
-MAX_FILES = 20_000
-"""Files of a folder that are completed."""
-MAX_FOUND = 40
-FRESH_SECONDS = 10.0
 HISTORY_PROMPTS = 500
-SKIPPED = {"node_modules", "__pycache__", "venv", "target", "dist"}
-"""Folders that are not looked into, nor those whose name begins with a dot."""
 MENTION = re.compile(r"(?:^|\s)@([^\s@]*)$")
-
-
-class FolderFiles:
-    """The files below a folder, by their relative paths, the shallow ones first."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._found: list[str] = []
-        self._at = -FRESH_SECONDS
-
-    def matching(self, text: str) -> list[str]:
-        """Those with the letters of `text` in this order; what has it as one piece, at the front of a name, first."""
-        if time.monotonic() - self._at > FRESH_SECONDS:
-            self._found, self._at = list(self._walk()), time.monotonic()
-        wanted = text.lower()
-        letters = re.compile(".*?".join(map(re.escape, wanted)))
-        found = [path for path in self._found if letters.search(path.lower())]
-
-        def rank(path: str) -> tuple[bool, bool, int]:
-            low = path.lower()
-            return not low.rpartition("/")[2].startswith(wanted), wanted not in low, len(path)
-
-        return sorted(found, key=rank)[:MAX_FOUND]
-
-    def _walk(self) -> Iterator[str]:
-        number, waiting = 0, [""]
-        while waiting:
-            below: list[str] = []
-            for relative in waiting:
-                try:
-                    entries = sorted(os.scandir(self._folder / relative), key=lambda entry: entry.name)
-                except OSError:
-                    continue
-                for entry in entries:
-                    path = f"{relative}{entry.name}"
-                    if entry.is_dir(follow_symlinks=False):
-                        if entry.name not in SKIPPED and not entry.name.startswith("."):
-                            below.append(f"{path}/")
-                            yield f"{path}/"
-                    else:
-                        yield path
-                    number += 1
-                    if number >= MAX_FILES:
-                        return
-            waiting = below
 
 
 class PromptCompleter(Completer):
