@@ -1,5 +1,5 @@
 import type * as acp from "@agentclientprotocol/sdk";
-import { aboutOf } from "../core/asked.js";
+import { aboutOf, subjectOf } from "../core/asked.js";
 import type { Attachment, ItemChange, Permission, QueuedPrompt } from "../core/messages.js";
 import { Emitter } from "../core/emitter.js";
 import type { ToolCalls } from "../core/toolCalls.js";
@@ -66,6 +66,10 @@ export class Session {
   private readonly names = new Map<string, string>();
   /** Calls that the user has rejected. */
   private readonly declined = new Set<string>();
+  /** What was read to its end: nobody has to read it twice. */
+  private readonly read = new Set<string>();
+  /** The prompt that was sent last. */
+  private sent: acp.ContentBlock[] = [];
 
   constructor(
     readonly id: string,
@@ -80,6 +84,11 @@ export class Session {
   /** Whether the agent works, whoever asked for it. */
   get working(): boolean {
     return this.running || this.elsewhere;
+  }
+
+  /** Whether all of the plan was done before the prompt that was sent last. */
+  get planIsOver(): boolean {
+    return this.turn > this.planTurn && this.transcript.plan.every(({ status }) => status === "completed");
   }
 
   get title(): string {
@@ -230,7 +239,15 @@ export class Session {
     }
   }
 
+  /** Sends the last prompt once more. */
+  again(): void {
+    if (!this.working && !this.loading && this.sent.length > 0) {
+      this.run(this.sent).catch(this.onError);
+    }
+  }
+
   private async run(blocks: acp.ContentBlock[]): Promise<void> {
+    this.sent = blocks;
     this.running = true;
     this.turn += 1;
     this.changed.fire({ items: this.transcript.user(blocks), facts: new Set(["running", "title"]), reset: false });
@@ -272,7 +289,7 @@ export class Session {
     if (code === AUTH_REQUIRED) {
       this.onLogin(error);
     }
-    this.note("error", "The prompt failed.", messageOf(error));
+    this.changed.fire({ items: [this.transcript.notice("error", "The prompt failed.", messageOf(error), true)], facts: new Set(), reset: false });
     this.giveBack();
   }
 
@@ -315,6 +332,7 @@ export class Session {
       return Promise.resolve(CANCELLED);
     }
     this.nextId += 1;
+    const about = aboutOf(record, request.toolCall._meta);
     const question: Question = {
       id: `p${String(this.nextId)}`,
       sessionId: this.id,
@@ -322,8 +340,8 @@ export class Session {
       title: record.title,
       options: request.options.map(({ optionId, name, kind }) => ({ optionId, name, kind })),
       hasDiff: record.content.some((content) => content.type === "diff"),
-      about: aboutOf(record, request.toolCall._meta),
-      seen: false,
+      about,
+      seen: this.read.has(subjectOf(about)),
       request,
     };
     return new Promise((resolve) => {
@@ -355,6 +373,7 @@ export class Session {
     const open = this.open.get(questionId);
     if (open?.question.seen === false) {
       open.question = { ...open.question, seen: true };
+      this.read.add(subjectOf(open.question.about));
       this.tell(["permissions"]);
     }
   }

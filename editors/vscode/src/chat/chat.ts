@@ -17,7 +17,7 @@ const FACTS: Readonly<Record<SessionFact, readonly (keyof ChatFacts)[]>> = {
   commands: ["commands"],
   modes: ["pickers"],
   options: ["pickers"],
-  running: ["running", "stopping", "planOf"],
+  running: ["running", "stopping", "plan", "planOf"],
   queue: ["queue"],
   permissions: ["permissions"],
   loading: ["loading"],
@@ -159,7 +159,7 @@ export class Chat {
       loading: session?.loading ?? host.status === "starting",
       running: session?.working ?? false,
       stopping: session?.stopping ?? false,
-      plan: transcript?.plan ?? [],
+      plan: session?.planIsOver === true ? [] : (transcript?.plan ?? []),
       planOf: { turn: session?.planTurn ?? 0, runs: session?.working === true && session.planTurn === session.turn },
       usage: transcript?.usage ?? null,
       commands: (transcript?.commands ?? []).map(({ name, description, input }) => ({ name, description, ...(input ? { hint: input.hint } : {}) })),
@@ -213,6 +213,9 @@ export class Chat {
       case "stop":
         session?.stop();
         return undefined;
+      case "again":
+        session?.again();
+        return undefined;
       case "steer":
         await session?.steer(message.id);
         return undefined;
@@ -255,7 +258,7 @@ export class Chat {
 }
 
 /** Messages that need more than the conversation: an editor or a dialog. */
-export type FromPlace = Exclude<FromView, { type: "ready" | "send" | "stop" | "steer" | "unqueue" | "seen" | "permission" | "pick" }>;
+export type FromPlace = Exclude<FromView, { type: "ready" | "send" | "stop" | "again" | "steer" | "unqueue" | "seen" | "permission" | "pick" }>;
 
 async function pick(session: Session | undefined, id: string, value: string | boolean): Promise<void> {
   if (id === MODES && typeof value === "string") {

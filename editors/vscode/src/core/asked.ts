@@ -39,6 +39,11 @@ export function aboutOf(record: CallRecord, meta: RequestPermissionRequest["tool
   };
 }
 
+/** What is to be read, to be compared with another question's. */
+export function subjectOf({ text, diffs }: About): string {
+  return JSON.stringify([text, diffs]);
+}
+
 /** Whether it is one line of at most `most` characters: then all of it can be read outside the chat, too. */
 export function isShort({ text, diffs, why }: About, most: number): boolean {
   return diffs.length === 0 && !text.includes("\n") && [text, ...why].join(" ").length <= most;

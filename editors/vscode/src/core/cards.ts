@@ -34,8 +34,15 @@ export function cardOf(record: CallRecord, terminal: (terminalId: string) => Ter
       return { path, label: labelOfUri(path), ...(typeof line === "number" ? { line } : {}) };
     }),
     content: record.content.flatMap((content, index) => shown(content, index, terminal) ?? []),
+    ...exitOf(record),
     ...(input === "" ? {} : { input }),
   };
+}
+
+function exitOf({ kind, status, content, rawOutput }: CallRecord): { readonly exitCode?: number } {
+  const code: unknown = typeof rawOutput === "object" && rawOutput !== null && "exit_code" in rawOutput ? rawOutput.exit_code : undefined;
+  const isTold = content.some(({ type }) => type === "terminal");
+  return kind === "execute" && isOver(status) && typeof code === "number" && !isTold ? { exitCode: code } : {};
 }
 
 function shown(

@@ -24,6 +24,22 @@ export function fieldsOf(schema: ElicitationSchema): Field[] {
   return Object.entries(schema.properties ?? {}).map(([key, property]) => fieldOf(key, property, required.has(key)));
 }
 
+/** A form that one tap answers: a question with choices, and perhaps a field for other words. */
+export interface Tap {
+  readonly key: string;
+  readonly choices: readonly { readonly value: string | boolean; readonly label: string }[];
+  readonly other: Field | undefined;
+}
+
+export function tapOf(fields: readonly Field[]): Tap | undefined {
+  const [one, other, ...more] = [...fields].sort((left, right) => Number(right.input.type === "one") - Number(left.input.type === "one"));
+  if (one?.input.type !== "one" || more.length > 0 || (other !== undefined && (other.input.type !== "text" || other.required))) {
+    return undefined;
+  }
+  const choices = one.input.choices.flatMap(({ value, label }) => (value === undefined ? [] : [{ value, label }]));
+  return { key: one.key, choices, other };
+}
+
 function fieldOf(key: string, property: ElicitationPropertySchema, required: boolean): Field {
   const given = property as Record<string, unknown>;
   const shared = { key, title: textOf(given["title"]) || key, description: textOf(given["description"]), required };

@@ -44,6 +44,8 @@ export type Item =
       readonly title: string;
       /** Markdown. */
       readonly text: string;
+      /** Whether the prompt that it is about can be sent again. */
+      readonly again?: boolean;
     };
 
 export interface ShownAttachment {
@@ -79,6 +81,8 @@ export interface ToolCard {
   readonly seconds?: number;
   readonly locations: readonly { readonly path: string; readonly label: string; readonly line?: number }[];
   readonly content: readonly ToolContent[];
+  /** Exit code of a command, unless its terminal says it. */
+  readonly exitCode?: number;
   /** `rawInput` as text, truncated. */
   readonly input?: string;
 }
@@ -258,6 +262,8 @@ export type FromView =
   | { readonly type: "ready" }
   | { readonly type: "send"; readonly text: string; readonly attachments: readonly Attachment[] }
   | { readonly type: "stop" }
+  /** Sends the prompt that failed once more. */
+  | { readonly type: "again" }
   | { readonly type: "unqueue"; readonly id: string }
   /** Lets a queued prompt join the running turn. */
   | { readonly type: "steer"; readonly id: string }

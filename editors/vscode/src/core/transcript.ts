@@ -93,10 +93,10 @@ export class Transcript {
     return [this.add({ id: this.nextId(), type: "user", text, attachments, ...(messageId === undefined ? {} : { messageId }) })];
   }
 
-  notice(severity: string, title: string, text: string): ItemChange {
+  notice(severity: string, title: string, text: string, again = false): ItemChange {
     this.lastMessage = undefined;
     const known = severity === "warning" || severity === "error" ? severity : "info";
-    return this.add({ id: this.nextId(), type: "notice", severity: known, title, text });
+    return this.add({ id: this.nextId(), type: "notice", severity: known, title, text, ...(again ? { again } : {}) });
   }
 
   private said(type: "agent" | "thought", content: ContentBlock, messageId: string | undefined): ItemChange[] {

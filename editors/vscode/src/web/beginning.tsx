@@ -5,22 +5,30 @@ import { labelOfUri } from "../core/uris";
 import { messageOf } from "../core/words";
 import { useFact } from "../webview/context";
 import { Icon, Spinner } from "../webview/icons";
+import { FolderField } from "./folderField";
 import { folders } from "./kept";
+import { foldersLike } from "./names";
 import { useBrowser, usePage } from "./use";
+
+/** So many folders of earlier sessions are offered, besides those that the token is for. */
+const RECENT = 8;
 
 export function Beginning(): JSX.Element {
   const browser = useBrowser();
   const sessions = usePage("sessions");
   const mayPrompt = usePage("mayPrompt");
-  const known = [...new Set([...folders(), ...sessions.map(({ cwd }) => cwd)])].slice(0, 8);
+  const [allowed, setAllowed] = useState<readonly string[]>([]);
+  const recent = [...new Set([...folders(), ...sessions.map(({ cwd }) => cwd)])].slice(0, RECENT);
+  const known = [...new Set([...recent, ...allowed])];
   const [folder, setFolder] = useState<string | undefined>(undefined);
   const [wrong, setWrong] = useState("");
   const [busy, setBusy] = useState(false);
   const input = useRef<HTMLInputElement>(null);
-  const shown = folder ?? known[0] ?? "";
+  const shown = folder ?? recent[0] ?? "";
   useEffect(() => {
     // On a phone it would bring up the keyboard.
     if (matchMedia("(hover: hover)").matches) input.current?.focus();
+    void foldersLike().then(setAllowed);
   }, []);
   const begin = (where: string): void => {
     if (!where.startsWith("/")) {
@@ -52,27 +60,18 @@ export function Beginning(): JSX.Element {
       aria-labelledby="beginning"
       onSubmit={(event) => {
         event.preventDefault();
-        begin(shown.trim());
+        begin(shown.trim().replace(/(?<=.)\/+$/u, ""));
       }}
     >
       <h2 id="beginning">New session</h2>
       <label for="folder">Folder on the server</label>
       <div class="row">
-        <input
-          ref={input}
-          id="folder"
-          type="text"
-          inputMode="url"
-          autoCapitalize="off"
-          autoComplete="off"
-          spellcheck={false}
-          required
+        <FolderField
           value={shown}
-          placeholder="/home/me/project"
-          aria-invalid={wrong !== ""}
-          aria-describedby="folder-wrong"
-          onInput={({ currentTarget }) => {
-            setFolder(currentTarget.value);
+          wrong={wrong !== ""}
+          field={input}
+          write={(text) => {
+            setFolder(text);
             setWrong("");
           }}
         />
@@ -83,9 +82,9 @@ export function Beginning(): JSX.Element {
       <p id="folder-wrong" class="wrong" role="alert">
         {wrong}
       </p>
-      {known.length > 1 && (
+      {known.length > 0 && (
         <>
-          <h3 class="quiet">Earlier ones</h3>
+          <h3 class="quiet">Begin in</h3>
           <ul class="earlier">
             {known.map((one) => (
               <li key={one}>
@@ -130,6 +129,9 @@ export function Hints(): JSX.Element {
         Say what {agent.name} shall do in <bdi>{labelOfUri(active?.cwd ?? "")}</bdi>.
       </p>
       <ul>
+        <li>
+          <kbd>@</kbd> adds a file
+        </li>
         {commands.length > 0 && (
           <li>
             <kbd>/</kbd> shows the agent’s commands

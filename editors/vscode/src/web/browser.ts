@@ -6,6 +6,7 @@ import { Unstartable } from "../agent/link.js";
 import { Undo } from "../agent/undo.js";
 import type { FromPlace } from "../chat/chat.js";
 import { Chat } from "../chat/chat.js";
+import { subjectOf } from "../core/asked.js";
 import { outputOf } from "../core/cards.js";
 import { Later } from "../core/later.js";
 import { diffLines } from "../core/lines.js";
@@ -20,6 +21,7 @@ import { reach } from "./connection.js";
 import * as entrance from "./entrance.js";
 import { Forms } from "./forms.js";
 import * as kept from "./kept.js";
+import { filesLike } from "./names.js";
 import { Outputs } from "./outputs.js";
 import { problems } from "./problems.js";
 import { PageState } from "./state.js";
@@ -91,6 +93,9 @@ export class Browser {
     this.host.changed.on((change) => {
       if (change.kind === "active" || change.kind === "session") {
         this.look();
+      }
+      if (change.kind === "session" && (change.change.facts.has("permissions") || change.change.reset)) {
+        this.recallRead();
       }
       const ofList = change.kind === "session" && (change.change.facts.has("title") || change.change.facts.has("running"));
       if (change.kind === "sessions" || change.kind === "active" || ofList) {
@@ -324,9 +329,23 @@ export class Browser {
     }
   }
 
+  /** A question that was read before the page was loaded again need not be read twice. */
+  private recallRead(): void {
+    const { active } = this.host;
+    for (const { id, seen, about } of active?.questions ?? []) {
+      if (!seen && kept.wasRead(subjectOf(about))) {
+        active?.see(id);
+      }
+    }
+  }
+
   // --- what the chat asks for -------------------------------------------------------------------------------------
 
   receive(message: FromView): void {
+    const question = message.type === "seen" ? this.host.active?.questions.find(({ id }) => id === message.id) : undefined;
+    if (question !== undefined) {
+      kept.keepRead(subjectOf(question.about));
+    }
     this.guarded(async () => {
       const more = await this.chat.receive(message);
       if (more !== undefined) {
@@ -354,7 +373,7 @@ export class Browser {
         return;
       case "complete":
         // Files are the server's, and the protocol lists none.
-        this.chat.send({ type: "completions", request: message.request, entries: [] });
+        this.chat.send({ type: "completions", request: message.request, entries: await filesLike(this.host.active?.cwd ?? "", message.query) });
         return;
       case "openLink":
         this.follow(message.href);

@@ -1,7 +1,7 @@
 /** What the agent asks by a form, above the box where the user writes. */
 import type { JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
-import type { Field } from "../core/forms";
+import { type Field, type Tap, tapOf } from "../core/forms";
 import { useFact } from "../webview/context";
 import { Icon } from "../webview/icons";
 import type { Form, Value } from "./state";
@@ -11,7 +11,84 @@ export function FormPanel(): JSX.Element | null {
   const form = usePage("form");
   const may = useFact("may");
   if (form === null) return null;
+  const tap = form.url === undefined ? tapOf(form.fields) : undefined;
+  if (may.answer && tap) return <Tapping key={form.id} form={form} tap={tap} />;
   return may.answer ? <Asking key={form.id} form={form} /> : <p class="quiet">The agent asks: {form.message}</p>;
+}
+
+/** One tap is the answer. */
+function Tapping({ form, tap: { key, choices, other } }: { readonly form: Form; readonly tap: Tap }): JSX.Element {
+  const [words, setWords] = useState("");
+  /** What was written besides; nothing, if it is no answer. */
+  const besides = (): Readonly<Record<string, Value>> => (other?.input.type === "text" && words !== "" && other.input.check(words) === undefined ? { [other.key]: other.input.value(words) } : {});
+  const [wrong, setWrong] = useState<string | undefined>(undefined);
+  return (
+    <form
+      class="question form"
+      aria-label="The agent asks"
+      noValidate
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (other?.input.type !== "text") return;
+        const refused = words === "" ? "Say something, or choose one." : other.input.check(words);
+        setWrong(refused);
+        if (refused === undefined) form.answer("accept", { [other.key]: other.input.value(words) });
+      }}
+    >
+      <div class="asked" role="alert">
+        <Icon name="info" />
+        <div class="message">{form.message}</div>
+      </div>
+      <div class="answers taps">
+        {choices.map(({ value, label }, index) => (
+          <button
+            key={index}
+            type="button"
+            class="option"
+            onClick={({ detail }) => {
+              // The second click of a double click is not for what the first one has brought here.
+              if (detail <= 1) form.answer("accept", { [key]: value, ...besides() });
+            }}
+          >
+            {label}
+          </button>
+        ))}
+      </div>
+      <div class="answers other">
+        {other && (
+          <>
+            <input
+              type="text"
+              autoComplete="off"
+              aria-label={other.title}
+              aria-describedby="tap-wrong"
+              placeholder={other.title}
+              value={words}
+              onInput={({ currentTarget }) => {
+                setWords(currentTarget.value);
+                setWrong(undefined);
+              }}
+            />
+            <button type="submit" class="secondary">
+              Send
+            </button>
+          </>
+        )}
+        <button
+          type="button"
+          class="link"
+          onClick={() => {
+            form.answer("decline");
+          }}
+        >
+          Decline
+        </button>
+        <span class="wrong" id="tap-wrong" role="alert">
+          {wrong}
+        </span>
+      </div>
+    </form>
+  );
 }
 
 function Asking({ form }: { readonly form: Form }): JSX.Element {

@@ -3,7 +3,10 @@
 const FOLDERS = "acp-coder.folders";
 const LAST = "acp-coder.last";
 const VIEW = "acp-coder.view";
+const READ = "acp-coder.read";
 const MOST_FOLDERS = 8;
+const MOST_READ = 20;
+const MOST_READ_CHARS = 50_000;
 
 /** Where sessions were begun, the last one first. */
 export function folders(): readonly string[] {
@@ -25,6 +28,22 @@ export function keepSession(session: { readonly id: string; readonly cwd: string
   write(localStorage, LAST, session === undefined ? null : { id: session.id, cwd: session.cwd });
 }
 
+/** Of this tab: what questions were about that were read to their end. */
+export function wasRead(subject: string): boolean {
+  return readSubjects().includes(subject);
+}
+
+export function keepRead(subject: string): void {
+  if (subject.length <= MOST_READ_CHARS) {
+    write(sessionStorage, READ, [subject, ...readSubjects().filter((other) => other !== subject)].slice(0, MOST_READ));
+  }
+}
+
+function readSubjects(): readonly unknown[] {
+  const found = read(sessionStorage, READ);
+  return Array.isArray(found) ? (found as readonly unknown[]) : [];
+}
+
 /** Of this tab: what is being written, and what stands open. */
 export function viewState(): unknown {
   return read(sessionStorage, VIEW);
@@ -40,6 +59,7 @@ export function forgetAll(): void {
     localStorage.removeItem(name);
   }
   sessionStorage.removeItem(VIEW);
+  sessionStorage.removeItem(READ);
 }
 
 function read(storage: Storage, name: string): unknown {

@@ -47,7 +47,7 @@ const Choice = memo(({ picker }: PickerProps) => {
       {choice.name}
     </option>
   );
-  return (
+  const select = (
     <select
       class="picker"
       data-category={picker.category}
@@ -69,6 +69,14 @@ const Choice = memo(({ picker }: PickerProps) => {
         ),
       )}
     </select>
+  );
+  // Its choices do not say what they are of: "Default", "High".
+  if (picker.category !== "thought_level") return select;
+  return (
+    <label class="labelled" title={description ?? name}>
+      <span>{name}</span>
+      {select}
+    </label>
   );
 });
 

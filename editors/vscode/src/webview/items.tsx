@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import type { Item } from "../core/messages";
 import { Actions } from "./actions";
 import { AttachmentChip } from "./attachments";
-import { useItem, useOpen, useTool } from "./context";
+import { useChunks, useFact, useItem, useOpen, useTool, useView } from "./context";
 import { Icon, Spinner } from "./icons";
 import { Markdown } from "./markdown";
 import { Picture } from "./picture";
@@ -82,10 +82,31 @@ function Body({ item, live }: BodyProps): JSX.Element {
           <div>
             <strong>{item.title}</strong>
             {item.text !== "" && <Markdown text={item.text} />}
+            {item.again === true && <Again id={item.id} />}
           </div>
         </div>
       );
   }
+}
+
+/** As long as nothing came after the prompt that failed. */
+function Again({ id }: { readonly id: string }): JSX.Element | null {
+  const { post, store } = useView();
+  const running = useFact("running");
+  const may = useFact("may");
+  useChunks();
+  if (running || !may.prompt || store.lastItem()?.id !== id) return null;
+  return (
+    <button
+      type="button"
+      class="secondary"
+      onClick={() => {
+        post({ type: "again" });
+      }}
+    >
+      Try again
+    </button>
+  );
 }
 
 function Thought({ id, text, live }: { readonly id: string; readonly text: string; readonly live: boolean }): JSX.Element {

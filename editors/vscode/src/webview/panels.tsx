@@ -14,10 +14,11 @@ const PLAN_WORDS: Readonly<Record<PlanEntry["status"], string>> = {
 export function Plan(): JSX.Element | null {
   const plan = useFact("plan");
   const { turn, runs } = useFact("planOf");
-  // By hand it stays as it is until its turn ends: then it is folded.
-  const [open, setOpen] = useOpen(`plan:${turn}:${runs ? "runs" : "over"}`, runs);
-  if (plan.length === 0) return null;
   const done = plan.filter(({ status }) => status === "completed").length;
+  // By hand it stays as it is until it is done, or its turn ends: then it is folded.
+  const goesOn = runs && done < plan.length;
+  const [open, setOpen] = useOpen(`plan:${turn}:${goesOn ? "runs" : "over"}`, goesOn);
+  if (plan.length === 0) return null;
   const current = plan.find(({ status }) => status === "in_progress") ?? plan.find(({ status }) => status === "pending");
   return (
     <details

@@ -8,7 +8,7 @@
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { JSX, RefObject } from "preact";
 import type { About, Permission } from "../core/messages";
-import { useFact, useView } from "./context";
+import { useFact, useTool, useView } from "./context";
 import { DiffLines } from "./diff";
 import { Icon } from "./icons";
 import { reveal } from "./reveal";
@@ -33,6 +33,7 @@ function Asked({ permission, others }: AskedProps): JSX.Element {
   const live = useSeen(permission, end);
   const may = useFact("may");
   const { id, title, toolCallId, about, hasDiff } = permission;
+  const kind = useTool(toolCallId)?.kind;
   return (
     <section class="question" aria-label="Permission requested" data-permission={id}>
       <div class="asked">
@@ -45,7 +46,7 @@ function Asked({ permission, others }: AskedProps): JSX.Element {
             reveal(toolCallId, view);
           }}
         >
-          {title}
+          {saysTitle(permission) ? (kind === "execute" ? "Run this command?" : "Allow this?") : title}
         </button>
         {others > 0 && <span class="quiet">and {others} more</span>}
         {hasDiff && view.inEditor && (
@@ -83,6 +84,12 @@ function Asked({ permission, others }: AskedProps): JSX.Element {
       {may.answer ? <Answers permission={permission} live={live} subject={subject} /> : <p class="quiet others">Waiting for somebody who may answer.</p>}
     </section>
   );
+}
+
+/** Whether what is asked about has the call's title in it: then it is not said once more. */
+export function saysTitle({ title, about }: Permission): boolean {
+  const inOne = (text: string): string => text.replace(/\s+/gu, " ").trim();
+  return inOne(about.text).includes(inOne(title));
 }
 
 /** Whether it needs more than a few lines, of which some are always in view. */
@@ -142,8 +149,22 @@ function Answers({ permission, live, subject }: AnswersProps): JSX.Element {
           bus.emit("focus", undefined);
         }}
       />
-      <div class="unread quiet" id={`unread-${id}`} role="status">
-        {live ? "" : "To allow it, read to the end."}
+      <div class="unread quiet">
+        <span id={`unread-${id}`} role="status">
+          {live ? "" : "To allow it, read to the end."}
+        </span>
+        {!live && about.whole && (
+          <button
+            type="button"
+            class="link"
+            onClick={() => {
+              subject.current?.scrollTo({ top: subject.current.scrollHeight });
+              subject.current?.focus();
+            }}
+          >
+            Jump to the end
+          </button>
+        )}
       </div>
     </div>
   );

@@ -6,13 +6,14 @@
  */
 import { memo } from "preact/compat";
 import { useEffect, useRef } from "preact/hooks";
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import type { ToolCard, ToolContent, ToolStatus } from "../core/messages";
 import { DiffLines } from "./diff";
 import { useFact, useOpen, useTool, useView } from "./context";
 import { Icon, Spinner } from "./icons";
 import { Picture } from "./picture";
 import { Markdown } from "./markdown";
+import { saysTitle } from "./permission";
 import { isBelow } from "./reveal";
 import { plainText, unfenced } from "../core/words";
 import { duration } from "./words";
@@ -33,7 +34,8 @@ function isCommand(card: ToolCard | undefined, inEditor: boolean): boolean {
 export const Tool = memo(({ id }: { readonly id: string }): JSX.Element | null => {
   const { inEditor } = useView();
   const card = useTool(id);
-  const asked = useFact("permissions").some(({ toolCallId }) => toolCallId === id);
+  const permissions = useFact("permissions");
+  const asked = permissions.some(({ toolCallId }) => toolCallId === id);
   const [open, setOpen] = useOpen(`tool:${id}`, card?.status === "failed" || (isCommand(card, inEditor) && (card?.status === "in_progress" || card?.seconds !== undefined)));
   if (!card) return null;
   const foldable = card.input !== undefined || card.content.some(isOutput);
@@ -52,8 +54,9 @@ export const Tool = memo(({ id }: { readonly id: string }): JSX.Element | null =
       >
         <Icon name={card.kind} class="kind" />
         <span class="title" title={card.title}>
-          {card.title}
+          {permissions[0]?.toolCallId === id && saysTitle(permissions[0]) ? "Waits for your answer" : card.title}
         </span>
+        {card.exitCode !== undefined && <span class={`exit ${card.exitCode === 0 ? "" : "failed"}`}>exit {card.exitCode}</span>}
         {card.seconds !== undefined && <span class="seconds">{duration(card.seconds)}</span>}
         <StatusIcon status={card.status} />
         {foldable && <Icon name="chevron" class="chevron" />}
@@ -215,11 +218,6 @@ function Details({ card, id }: { readonly card: ToolCard; readonly id: string })
   const { post, inEditor } = useView();
   const texts = card.content.filter((content) => content.type === "text");
   const command = isCommand(card, inEditor);
-  const output = useRef<HTMLDivElement>(null);
-  const end = texts.at(-1)?.text;
-  useEffect(() => {
-    if (output.current && command && card.status === "in_progress") output.current.scrollTop = output.current.scrollHeight;
-  }, [command, end, card.status]);
   return (
     <div class="details" id={id}>
       {card.input !== undefined && (
@@ -234,7 +232,7 @@ function Details({ card, id }: { readonly card: ToolCard; readonly id: string })
       {card.content.some(isOutput) && (
         <Fold name={card.status === "pending" ? "About this" : "Output"} foldKey={`output:${card.toolCallId}`} byDefault>
           {() => (
-            <div class="output" ref={output} tabIndex={command ? 0 : undefined} role={command ? "region" : undefined} aria-label={command ? `Output of ${card.title}` : undefined}>
+            <Output card={card} command={command}>
               {card.content.map((content, index) => {
                 if (content.type === "text" && command) return <pre key={index}>{plainText(unfenced(content.text))}</pre>;
                 if (content.type === "text") return <Markdown key={index} text={content.text} />;
@@ -255,10 +253,40 @@ function Details({ card, id }: { readonly card: ToolCard; readonly id: string })
                   </button>
                 </p>
               )}
-            </div>
+            </Output>
           )}
         </Fold>
       )}
+    </div>
+  );
+}
+
+interface OutputProps {
+  readonly card: ToolCard;
+  readonly command: boolean;
+  readonly children: ComponentChildren;
+}
+
+/** A command's stands at its end, where it says how it went, until it is scrolled back. */
+function Output({ card, command, children }: OutputProps): JSX.Element {
+  const element = useRef<HTMLDivElement>(null);
+  const sticks = useRef(true);
+  useEffect(() => {
+    if (element.current && command && sticks.current) element.current.scrollTop = element.current.scrollHeight;
+  }, [command, card]);
+  if (!command) return <div class="output">{children}</div>;
+  return (
+    <div
+      class="output"
+      ref={element}
+      tabIndex={0}
+      role="region"
+      aria-label={`Output of ${card.title}`}
+      onScroll={({ currentTarget: { scrollHeight, scrollTop, clientHeight } }) => {
+        sticks.current = scrollHeight - scrollTop - clientHeight < 8;
+      }}
+    >
+      {children}
     </div>
   );
 }

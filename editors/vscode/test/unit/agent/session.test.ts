@@ -108,3 +108,45 @@ describe("a question that is withdrawn", () => {
     }
   });
 });
+
+describe("what was read or failed", () => {
+  it("need not be read a second time in the same session", () => {
+    const { session } = rig();
+    const run = (toolCallId: string, command: string): void => {
+      void session.ask({ ...ask, toolCall: { toolCallId, title: command, kind: "execute", rawInput: { command } } }, new AbortController().signal);
+    };
+    run("c1", "make a\nmake b");
+    session.see(session.questions[0]?.id ?? "");
+    run("c2", "make a\nmake b");
+    run("c3", "make a\nmake c");
+    expect(session.questions.map(({ seen }) => seen)).toEqual([true, true, false]);
+  });
+
+  it("can be sent again as it was, not while something runs", () => {
+    const { session, sent } = rig();
+    session.again();
+    expect(sent).toEqual([]);
+    session.prompt("go", [{ type: "text", text: "go" }]);
+    session.again();
+    expect(sent).toEqual(["session/prompt"]);
+    session.running = false;
+    session.again();
+    expect(sent).toEqual(["session/prompt", "session/prompt"]);
+    expect(session.transcript.items.map((item) => item.type === "user" && item.text)).toEqual(["go", "go"]);
+  });
+
+  it("is over with the next prompt: a plan of which all was done", () => {
+    const { session } = rig();
+    const plan = (status: "completed" | "pending"): void => {
+      session.apply({ sessionUpdate: "plan", entries: [{ content: "One", priority: "low", status }] });
+    };
+    plan("completed");
+    expect(session.planIsOver).toBe(false);
+    session.apply(turn("running"));
+    expect(session.planIsOver).toBe(true);
+    plan("pending");
+    session.apply(turn("idle"));
+    session.apply(turn("running"));
+    expect(session.planIsOver).toBe(false);
+  });
+});

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { cardOf, outputOf } from "../../../src/core/cards.js";
 import type { Places } from "../../../src/core/find.js";
 import { findAgent } from "../../../src/core/find.js";
-import { fieldsOf } from "../../../src/core/forms.js";
+import { fieldsOf, tapOf } from "../../../src/core/forms.js";
 import { Marks } from "../../../src/core/marks.js";
 import { MODES, pickersOf } from "../../../src/core/pickers.js";
 import type { CallRecord } from "../../../src/core/toolCalls.js";
@@ -226,5 +226,40 @@ describe("cards", () => {
     const text = outputOf(record({ status: "completed", rawInput: { command: "ls" }, content: [{ type: "terminal", terminalId: "t" }] }), () => "\u001b[1ma.py\u001b[0m\r\n");
     expect(text).toContain('"command": "ls"');
     expect(text).toContain("\na.py\n");
+  });
+});
+
+describe("a form that one tap answers", () => {
+  const choice = { type: "string", enum: ["red", "green"] } as const;
+  const words = { type: "string", title: "Something else" } as const;
+  const tap = (properties: Record<string, object>, required: string[] = []): unknown => tapOf(fieldsOf({ properties, required } as never));
+
+  it("has choices, and perhaps a field for other words; leaving it is no choice", () => {
+    const choices = [
+      { value: "red", label: "red" },
+      { value: "green", label: "green" },
+    ];
+    expect(tap({ words, choice })).toMatchObject({ key: "choice", choices, other: { key: "words" } });
+    expect(tap({ choice }, ["choice"])).toEqual({ key: "choice", choices, other: undefined });
+    expect(tap({ sure: { type: "boolean" } })).toMatchObject({ choices: [{ label: "Yes" }, { label: "No" }] });
+  });
+
+  it("is no other: with more to say, or to choose several of", () => {
+    expect([tap({ words }), tap({ choice, other: choice }), tap({ choice, words }, ["words"]), tap({ choice, words, more: words }), tap({})]).toEqual(Array(5).fill(undefined));
+    expect(tap({ several: { type: "array", items: choice } })).toBeUndefined();
+  });
+});
+
+describe("the exit status of a command", () => {
+  const ended = (rawOutput: unknown, more: object = {}): unknown => {
+    const record = new ToolCalls(() => 0).apply("s", { toolCallId: "1", title: "Do", status: "failed", kind: "execute" }, { turn: 1, replayed: false });
+    return cardOf({ ...record, rawOutput, ...more }, () => undefined).exitCode;
+  };
+
+  it("is on its card once it has ended, unless its terminal says it", () => {
+    expect(ended({ exit_code: 3 })).toBe(3);
+    expect(ended({ exit_code: 0 }, { status: "completed" })).toBe(0);
+    const terminal = { content: [{ type: "terminal", terminalId: "t" }] };
+    expect([ended({ exit_code: null }), ended("3"), ended({ exit_code: 3 }, { kind: "read" }), ended({ exit_code: 3 }, terminal), ended({ exit_code: 3 }, { status: "in_progress" })]).toEqual(Array(5).fill(undefined));
   });
 });

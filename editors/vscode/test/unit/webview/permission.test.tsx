@@ -130,3 +130,26 @@ test("a question is told to who listens with its reason and risk, and its call c
   expect(view.one("[aria-live=assertive]").textContent).toBe("Permission requested: Edit a.py\nAsked because it deletes files.\nRisk: high");
   expect(view.all("[data-tool=t0] [data-tool=t1]")).toHaveLength(1);
 });
+
+test("the command that is asked about is said once, and its card says that it waits", () => {
+  const view = asking();
+  view.patch({ tools: [card("t1", { kind: "execute", title: "echo 0 echo 1" })], facts: { permissions: [{ ...PERMISSION, title: "echo 0 echo 1" }] } });
+  expect(view.one(".question .title").textContent).toBe("Run this command?");
+  expect(view.one(".card .title").textContent).toBe("Waits for your answer");
+  view.patch({ facts: { permissions: [{ ...PERMISSION, title: "Clean up" }] } });
+  expect(view.one(".question .title").textContent).toBe("Clean up");
+  view.patch({ facts: { permissions: [] } });
+  expect(view.one(".card .title").textContent).toBe("echo 0 echo 1");
+});
+
+test("a button jumps to the end of what is asked about, until that was seen", () => {
+  const view = asking(UNSEEN);
+  const scrolled: unknown[] = [];
+  view.one(".subject").scrollTo = (...to: unknown[]) => scrolled.push(...to);
+  view.click(view.button("Jump to the end", ".unread"));
+  expect(scrolled).toEqual([{ top: 0 }]);
+  expect(document.activeElement).toBe(view.one(".subject"));
+  expect(view.sent("permission")).toEqual([]);
+  view.patch({ facts: { permissions: [PERMISSION] } });
+  expect(view.all(".unread button")).toEqual([]);
+});

@@ -117,3 +117,10 @@ test("a card that is to be revealed is unfolded with all that is above it, and s
   await expect.poll(() => scrolledTo.at(-1)?.getAttribute("data-tool"), { timeout: 60_000 }).toBe("t2");
   expect(view.all("[data-tool=t2] .details")).toHaveLength(1);
 });
+
+test("a command that has ended says its exit status, a failed one in colour", () => {
+  const view = new TestView({ items: [toolItem("t1")], tools: [card("t1", { kind: "execute", status: "completed", exitCode: 0 })] });
+  expect(view.one(".card .exit").textContent).toBe("exit 0");
+  view.patch({ tools: [card("t1", { kind: "execute", status: "failed", exitCode: 3 })] });
+  expect(view.one(".card .exit.failed").textContent).toBe("exit 3");
+});

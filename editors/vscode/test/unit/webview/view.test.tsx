@@ -245,3 +245,31 @@ test("a message that the agent can go back to has buttons for it, while no turn 
   view.click(view.button("Redo"));
   expect(view.sent("command")).toEqual([{ type: "command", command: "acpCoder.redo" }]);
 });
+
+test("a plan folds when all of it is done, while its turn still runs", () => {
+  const step = { content: "One", priority: "medium" } as const;
+  const view = new TestView({ plan: [{ ...step, status: "in_progress" }], planOf: { turn: 1, runs: true }, running: true });
+  expect(view.all(".plan li")).toHaveLength(1);
+  view.patch({ facts: { plan: [{ ...step, status: "completed" }] } });
+  expect(view.all(".plan li")).toEqual([]);
+  expect(view.one(".plan summary").textContent).toContain("1 of 1 done");
+});
+
+test("a prompt that failed can be sent again, while nothing else was said", () => {
+  const failed = { id: "1", type: "notice", severity: "error", title: "The prompt failed.", text: "", again: true } as const;
+  const view = new TestView({ items: [failed] });
+  view.click(view.button("Try again"));
+  expect(view.sent("again")).toEqual([{ type: "again" }]);
+  view.patch({ facts: { running: true } });
+  expect(view.all(".notice button")).toEqual([]);
+  view.patch({ facts: { running: false }, items: [{ op: "add", item: { id: "2", type: "agent", text: "Here" } }] });
+  expect(view.all(".notice button")).toEqual([]);
+});
+
+test("the level of thinking is labelled: its values do not say what they are of", () => {
+  const choices = [{ value: "high", name: "High" }];
+  const level = { id: "l", name: "Thinking", category: "thought_level", value: "high", choices };
+  const view = new TestView({ pickers: [{ id: "m", name: "Mode", category: "mode", value: "high", choices }, level] });
+  expect(view.all(".pickers label").map((label) => label.querySelector("span")?.textContent)).toEqual(["Thinking"]);
+  expect(view.one(".pickers label select").getAttribute("aria-label")).toBe("Thinking");
+});
