@@ -533,7 +533,7 @@ class Agent:
         if not isinstance(session_id, str) or not isinstance(model, str):
             raise InvalidParams("Invalid params: $: an object with the strings `sessionId` and `modelId` is expected")
         session = await self._session(session_id)
-        await session.choices.set_option("model", model)
+        await session.name_model(model)
         return Reply({}, session.choices.show)
 
     async def cancel_call(self, params: Any) -> dict[str, Any]:
@@ -556,6 +556,8 @@ class Agent:
             async with session.between_turns():
                 await session.move(str(request.value))
             self.sessions.warm(session)
+        elif request.config_id == "model":
+            await session.name_model(request.value)
         else:
             await session.choices.set_option(request.config_id, request.value)
         return acp.SetSessionConfigOptionResponse(config_options=session.choices.options())

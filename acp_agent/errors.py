@@ -159,8 +159,9 @@ class ProviderError(AgentError):
     `kind` says what to do: "auth" (log in), "rate_limit" and "quota" (wait, pay), "context_too_long" (compact),
     "network", "timeout", "server" and "loading" (try again), "refusal", "bad_request", "not_found" (model or URL),
     "region" (not served there), "cost" (`CostLimit`), "recording" (it has no such request).
-    `retry_after` is in seconds, if the server named one. `status` is the HTTP status, if there was an answer. `model`
-    is the one that was asked, where there are others to fall back on.
+    `retry_after` is in seconds, if the server named one. `status` is the HTTP status, if there was an answer. `fact`:
+    the sentence without what to do; empty if it says that as a whole. `model` is the one that was asked, where there
+    are others to fall back on.
     """
 
     def __init__(
@@ -170,9 +171,11 @@ class ProviderError(AgentError):
         *,
         status: int | None = None,
         retry_after: float | None = None,
+        fact: str = "",
     ) -> None:
         super().__init__(message)
         self.kind: ProviderErrorKind = kind
+        self.fact = fact
         self.model = ""
         self.status = status
         self.retry_after = retry_after

@@ -237,8 +237,12 @@ def build_parser() -> argparse.ArgumentParser:
         ("logout", "forget an API key"),
     ):
         stored = commands.add_parser(name, help=words)
-        stored.add_argument("--provider", default=None, help="the provider's name (default: the configured one)")
+        stored.add_argument("name", nargs="?", default=None, metavar="PROVIDER", help="whose key (default: asks)")
+        stored.add_argument("--provider", default=None, help="the same; without a terminal, the configured one")
         stored.add_argument("--host", default=None, help="a host of `[network.credentials]` instead of a provider")
+        if name == "login":
+            stored.add_argument("--list", action="store_true", help="only list the known providers")
+            stored.add_argument("--unchecked", action="store_true", help="do not ask the server about the key")
 
     _add_serve(commands)
     _add_conformance(commands)

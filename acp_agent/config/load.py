@@ -127,16 +127,18 @@ def _known_providers(merged: Mapping[str, Any], environ: Mapping[str, str]) -> t
     keys_there = any(name.endswith("_API_KEY") and name != "OPENAI_API_KEY" for name in environ)
     stored = stored_names(environ)
     keys_there = keys_there or bool(stored)
-    if not named and not fallbacks and configured:
-        return _first_configured(configured, chosen, model, environ), ()
+    first = _first_configured(configured, chosen, model, environ) if configured else []
+    if not named and not fallbacks and not stored and configured:
+        return first, ()
     alone = not configured and not chosen and find_key("default", ProviderConfig(), environ) is None
     local = str(agent.get("find_local_servers", True)).lower() not in ("false", "0")
-    if not (named or fallbacks or keys_there or as_choice(model) != model or "/" in model or (alone and local)):
-        return [], ()
+    by_model = name if (name := as_choice(model).partition("/")[0]) != model else ""
+    if not (named or fallbacks or keys_there or by_model or (alone and local)):
+        return first, ()
     values, origins, found = load(KNOWN)(
-        chosen, model, configured, environ, alone=alone, local=local, more=fallbacks, stored=stored
+        chosen, by_model, configured, environ, alone=alone, local=local, more=fallbacks, stored=stored
     )
-    return ([Layer("known providers", values, origins=origins)] if values else []), found
+    return [*([Layer("known providers", values, origins=origins)] if values else []), *first], found
 
 
 def _first_configured(

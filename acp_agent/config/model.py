@@ -7,6 +7,7 @@ sent).
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 import msgspec
@@ -606,10 +607,17 @@ class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     backups: Annotated[int, key("Rotated log files kept.", ge=0, le=20)] = 2
 
 
+FAMILIES = ("mistral", "qwen")
+"""Known providers that have the name of models of Ollama's library."""
+TAG = r":(latest|v?\d[\w.-]*|chat|code|instruct|text)(-[\w.-]+)?"
+
+
 def as_choice(model: str) -> str:
-    """`provider:model` as `provider/model`: the first of the two characters separates."""
+    """`provider:model` as `provider/model`: the first of the two characters separates. `mistral:7b` is a model."""
     name = model.partition("/")[0].partition(":")[0]
-    return f"{name}/{model[len(name) + 1 :]}" if name != model else model
+    if name == model or (name in FAMILIES and re.fullmatch(TAG, model[len(name) :])):
+        return model
+    return f"{name}/{model[len(name) + 1 :]}"
 
 
 class UndoConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -701,6 +709,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if len(having) == 1:
                 return f"{having[0]}/{model}"
         return f"{chosen}/{model}"
+
+    def fallback(self, model: str) -> str:
+        """`provider/model` for one of `agent.fallback_models`; `name:tag` is a model unless there is that provider."""
+        choice = as_choice(model)
+        known = self.provider(choice.partition("/")[0]) is not None
+        return choice if "/" in model or known else self.choice(model)
 
     def provider(self, name: str) -> ProviderConfig | None:
         """The provider `name`; `default` always exists."""

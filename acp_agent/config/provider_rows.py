@@ -121,7 +121,7 @@ def row_of(base_url: str) -> Row | None:
 
 def added(
     chosen: str,
-    model: str,
+    named: str,
     configured: Mapping[str, Any],
     environ: Mapping[str, str],
     *,
@@ -132,23 +132,23 @@ def added(
 ) -> tuple[dict[str, Any], dict[str, str], tuple[str, ...]]:
     """What the table adds to the configuration, the variable that each key of it is due to, and the providers added.
 
-    `chosen` is `agent.provider`: named, it is added. That of the `model`, and those of the environment, are added only
-    where none is `configured`, so that nothing changes for those who have one. If there is none at all (`alone`), the
+    `chosen` is `agent.provider`: it is added. The one `named` by the model, and those of the environment, are added
+    only where none is `configured`, so that nothing changes for those who have one. If there is none (`alone`), the
     model's provider is the default, or else the first with a key, or (`local`) the first server on this machine. `more`
     providers are added where they are known. `stored`: those that `login` has a key of; they count like those of the
-    environment.
+    environment, and are added beside configured ones, too.
 
     Raises ConfigError for a provider whose address only a variable can say, which is not set.
     """
     rows = table()
     wanted = [rows[chosen]] if chosen in rows and chosen not in configured else []
-    found: list[Row] = []
+    kept = [row for row in rows.values() if row.id in stored and row.id not in configured and row.address(environ)]
+    found: list[Row] = kept if configured else []
     here: list[Row] = []
     agent: dict[str, Any] = {}
     if not configured:
-        named = model.partition("/")[0].partition(":")[0]
-        wanted += [rows[named]] if named != model and named in rows and named != chosen else []
-        found = [*found_in(environ), *(row for row in rows.values() if row.id in stored and row.address(environ))]
+        wanted += [rows[named]] if named in rows and named != chosen else []
+        found = [*found_in(environ), *kept]
         if alone and local and not wanted and not found:
             local_ones = [row for row in rows.values() if row.local]
             found = here = [row for row in local_ones if load(LOCAL_SERVER)(row.address(environ), *row.local)]

@@ -313,8 +313,8 @@ def _error(provider: str, status: int | None, vendor: VendorError, *, model: str
         if kind == "rate_limit" and wait:
             advice = f"It asks to wait {wait:g} seconds." if wait <= LIMITED_SECONDS else _later(wait)
     end = "" if said.endswith('."') or not said else "."
-    text = f"{provider} {opening}{number}{said}{end} {advice}" if said else f"{provider} {opening}{number}. {advice}"
-    return ProviderError(kind, text, status=status, retry_after=wait)
+    fact = f"{provider} {opening}{number}{said}{end}" if said else f"{provider} {opening}{number}."
+    return ProviderError(kind, f"{fact} {advice}", status=status, retry_after=wait, fact=fact)
 
 
 def _later(wait: float) -> str:

@@ -6,12 +6,22 @@ from collections.abc import Sequence
 
 from acp_agent.config.model import as_choice
 from acp_agent.errors import InvalidParams
+from acp_agent.lazy import load
 from acp_agent.loop.modes import MODES, Mode, known_mode, narrower
 from acp_agent.loop.options import AUTO_MODEL, THOUGHT_LEVELS, config_options, mode_state
 from acp_agent.loop.outbox import Outbox
 from acp_agent.schema.acp import ConfigOptionUpdate, CurrentModeUpdate, SessionConfigOption, SessionModeState
 from acp_agent.store.base import SessionRecord
 from acp_agent.store.session_store import SessionStore
+
+LONGEST_NAME = 200
+"""Characters of a model's name that it is compared by."""
+
+
+def nearest(name: str, names: Sequence[str]) -> list[str]:
+    """Up to three that may have been meant."""
+    close: list[str] = load("difflib:get_close_matches")(name[:LONGEST_NAME], names, n=3, cutoff=0.5)
+    return close
 
 
 class Choices:
@@ -25,6 +35,8 @@ class Choices:
         self._outbox = outbox
         self._store = store
         self.models = list(models)
+        self.listed = {name.partition("/")[0] for name in self.models[1:] if not name.endswith(f"/{AUTO_MODEL}")}
+        """The providers whose models are known: by the configuration, or since the server has said which it has."""
         self.places = list(places)
         self.mode_id = known_mode(record.mode)
         self.model = as_choice(record.model)
@@ -72,9 +84,7 @@ class Choices:
         if option == "mode":
             await self.set_mode(value, tell=True)
         elif option == "model":
-            if (meant := self.meant(value)) is None:
-                raise InvalidParams(f"Invalid params: unknown model {value!r}")
-            await self._set_model(meant)
+            await self._set_model(self.named(value))
         elif option == "thought_level":
             if value not in THOUGHT_LEVELS:
                 raise InvalidParams(
@@ -90,10 +100,31 @@ class Choices:
         model may be named of a provider whose list is not known yet."""
         choice, known = as_choice(model), (*self.models, self.model)
         provider, separator, _ = choice.partition("/")
-        if choice in known or (separator and f"{provider}/{AUTO_MODEL}" in known):
+        if choice in known:
             return choice
         having = {name for name in known if name.partition("/")[2] == model}
-        return having.pop() if len(having) == 1 else None
+        if (own := f"{self.model.partition('/')[0]}/{model}") in having:
+            return own
+        if len(having) == 1:
+            return having.pop()
+        return choice if not having and separator and f"{provider}/{AUTO_MODEL}" in known else None
+
+    def named(self, model: str) -> str:
+        """The same for a model that the user has just named: of the provider in use, if its list is not known.
+        Raises InvalidParams, with the nearest names."""
+        if (meant := self.meant(model)) is not None:
+            return meant
+        choice, own = as_choice(model), self.model.partition("/")[0]
+        providers = {name.partition("/")[0] for name in self.models} | {own}
+        provider = choice.partition("/")[0] if "/" in choice else own
+        choice, provider = (choice, provider) if provider in providers else (f"{own}/{model}", own)
+        if provider not in self.listed and not any(name.partition("/")[2] == model for name in self.models):
+            return choice
+        names = [name for name in self.models if not name.endswith(f"/{AUTO_MODEL}")]
+        if sum(name.partition("/")[2] == model for name in names) > 1:
+            raise InvalidParams(f"Several providers have the model {model!r}: name one, as in {provider}/{model}")
+        near = nearest(choice, names) or names[:3]
+        raise InvalidParams(f"There is no model {model!r}; the nearest: {', '.join(near)}")
 
     async def _set_model(self, model: str) -> None:
         self.model = model
@@ -101,6 +132,7 @@ class Choices:
 
     def found(self, models: Sequence[str]) -> None:
         """Adds the models that a server lists, and tells the client if any are new."""
+        self.listed |= {model.partition("/")[0] for model in models}
         if any(model not in self.models for model in models):
             self.models = list(dict.fromkeys([*self.models, *models]))
             self.show()

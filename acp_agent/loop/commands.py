@@ -81,11 +81,12 @@ async def _model(session: Session, parts: Parts, rest: str) -> str:
             f"- `{name}`{' (in use)' if name == session.choices.model else ''}" for name in session.choices.models
         )
         return f"Models:\n{models}\n\n`/model NAME` switches."
-    if (meant := session.choices.meant(rest)) is None:
-        return f"There is no model `{rest}`, or several providers have it. `/model` lists them."
-    await session.choices.set_option("model", meant)
+    try:
+        await session.name_model(rest)
+    except InvalidParams as error:
+        return f"{error}."
     session.choices.show()
-    return f"Model: `{meant}`."
+    return f"Model: `{session.choices.model}`."
 
 
 async def _mode(session: Session, parts: Parts, rest: str) -> str:

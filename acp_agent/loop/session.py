@@ -149,6 +149,12 @@ class Session(SessionState):
             return str(error).removeprefix("Invalid params: ")
         return "\n".join(f"- {line}" for line in await parts.shell.confinement.lines())
 
+    async def name_model(self, model: object) -> None:
+        """Chooses a model that the user has just named. Raises InvalidParams for one that its server does not list."""
+        if isinstance(model, str) and self.choices.meant(model) is None:
+            await (await self.parts()).models.look()
+        await self.choices.set_option("model", model)
+
     def instructions(self) -> Instructions | None:
         """Of the head of the conversation, if it has been built."""
         return None if self._parts is None else self._parts.memory.instructions

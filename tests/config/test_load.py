@@ -360,3 +360,37 @@ def test_the_first_configured_provider_counts_and_one_that_a_key_was_stored_of(t
     store_key("anthropic", "sk-test", environ)
     config = load_config({**environ, "ACP_CODER_FIND_LOCAL_SERVERS": "false"})
     assert config.settings.chosen_provider == "anthropic" and config.found == ("anthropic",)
+
+
+def test_the_name_and_tag_of_a_model_are_never_split(tmp_path):
+    here = {"HOME": str(tmp_path), "ACP_CODER_KEYRING": "0", "ACP_CODER_CONFIG": str(tmp_path / "config.toml")}
+    ollama = '[providers.ollama]\nbase_url = "http://localhost:11434"\n'
+    more = f'{ollama}[providers.qwen]\nmodels = ["qwen-max"]\n[agent]\nprovider = "ollama"\n'
+    fallbacks = 'fallback_models = ["qwen3:8b", "mistral:7b", "ollama:gemma3:4b", "qwen:qwen-max", "ollama/a:b"]\n'
+    (file := tmp_path / "config.toml").write_text(more + fallbacks)
+    rows = {
+        "qwen3:8b": "ollama/qwen3:8b", "mistral:7b": "ollama/mistral:7b", "qwen:0.5b": "ollama/qwen:0.5b",
+        "mistral:latest": "ollama/mistral:latest", "qwen:4b-chat-q4_0": "ollama/qwen:4b-chat-q4_0",
+        "mistral:instruct": "ollama/mistral:instruct", "ollama:qwen:0.5b": "ollama/qwen:0.5b",
+        "ollama/qwen3:8b": "ollama/qwen3:8b", "hf.co/some/model:Q4_K_M": "ollama/hf.co/some/model:Q4_K_M",
+        "qwen:qwen-max": "qwen/qwen-max", "qwen-max": "ollama/qwen-max", "qwen:qwen3:8b": "qwen/qwen3:8b",
+    }  # fmt: skip
+    for model, choice in rows.items():
+        settings = load_config({**here, "OPENAI_MODEL": model}).settings
+        assert settings.choice(settings.agent.model) == choice, model
+    named = [settings.fallback(each) for each in settings.agent.fallback_models]
+    assert named == ["ollama/qwen3:8b", "ollama/mistral:7b", "ollama/gemma3:4b", "qwen/qwen-max", "ollama/a:b"]
+    file.unlink()
+    for model in ("mistral:7b", "qwen:chat"):  # Known providers have these names, too; they are not meant.
+        loaded = load_config({**here, "OPENAI_MODEL": model, "OPENAI_BASE_URL": "http://localhost:11434"})
+        assert loaded.settings.choice(model) == f"default/{model}" and loaded.found == ()
+
+
+def test_a_stored_key_adds_its_provider_beside_configured_ones_and_the_first_of_those_stays_the_default(tmp_path):
+    environ = {"HOME": str(tmp_path), "ACP_CODER_KEYRING": "0", "ACP_CODER_CONFIG": str(tmp_path / "config.toml")}
+    (tmp_path / "config.toml").write_text('[providers.mine]\nbase_url = "http://localhost:9"\n')
+    store_key("anthropic", "sk-test", environ)
+    config = load_config(environ)
+    assert config.settings.chosen_provider == "mine" and config.found == ("anthropic",)
+    named = load_config({**environ, "OPENAI_MODEL": "anthropic:claude-x"}).settings
+    assert named.choice("anthropic:claude-x") == "anthropic/claude-x" and named.chosen_provider == "anthropic"

@@ -9,10 +9,10 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from acp_agent.testing.fake_model import Answer, Call, FakeModel
+from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel
 
 from ..agent.kit import without_context
-from .kit import COMMAND, alive, environ
+from .kit import COMMAND, alive, configured, environ
 from .test_cli import WRITE, on_a_terminal, session_of, text
 
 SECONDS = 60
@@ -127,3 +127,53 @@ async def test_configuration_models_and_sessions_from_the_command_line(tmp_path)
         shown = (await sh(model, tmp_path, "script -qec 'acp-coder sessions list' /dev/null")).stdout.splitlines()
         assert shown[0].split() == ["ID", "LAST", "USED", "PROMPTS", "COST", "FOLDER", "TITLE"] and len(shown) == 2
         assert shown[1].startswith(f"{session[:8]}  20") and shown[1].endswith("  ~       A better title")
+
+
+async def test_a_model_that_the_server_does_not_list_is_told_before_it_is_asked_with_the_nearest(tmp_path):
+    listed = ("qwen3-coder", "claude-x-5-20261001", "mistral:7b", "tiny:latest")
+    async with FakeModel(lambda _: "ok", models=listed) as model:
+        done = await sh(model, tmp_path, "acp-coder -p --model qwen3-codr hi")
+        assert done.stdout == "ok\n" and model.requests[-1].body["model"] == "qwen3-codr"
+        server = model.base_url.split("/")[2]
+        words = f"The server at {server} does not list the model `qwen3-codr`; the nearest: `qwen3-coder`."
+        assert done.stderr.splitlines()[0].strip() == words
+        for name in ("qwen3-coder", "claude-x-5", "claude-x-5-latest", "mistral:7b", "tiny"):
+            done = await sh(model, tmp_path, f"acp-coder -p --model {name} hi")
+            assert done.stdout == "ok\n" and "does not list" not in done.stderr, name
+            assert model.requests[-1].body["model"] == name
+        before = len(model.requests)
+        done = await sh(model, tmp_path, "acp-coder -p -c --model qwen3-codr hi")
+        assert done.returncode == 1 and len(model.requests) == before
+        assert "There is no model 'qwen3-codr'; the nearest: default/qwen3-coder" in done.stderr
+        done = await sh(model, tmp_path, "acp-coder -p -c '/model mistral:7b'")
+        assert done.stdout == "Model: `default/mistral:7b`.\n"
+
+
+async def test_a_server_without_a_list_changes_nothing(tmp_path):
+    async with FakeModel(lambda _: "ok", models=Failure(404, {"error": {"message": "no such path"}})) as model:
+        for line in ("acp-coder -p --model qwen3-codr hi", "acp-coder -p -c --model other:7b hi"):
+            done = await sh(model, tmp_path, line)
+            assert done.stdout == "ok\n" and "list" not in done.stderr and "nearest" not in done.stderr
+        assert [each.body["model"] for each in model.requests] == ["qwen3-codr", "other:7b"]
+
+
+async def test_a_model_in_the_configuration_is_named_with_its_line(tmp_path):
+    async with FakeModel(lambda _: "ok") as model:
+        text = (
+            f'[agent]\nmodel = "nope:m2"\n[providers.one]\nbase_url = "{model.base_url}"\n'
+            f'[providers.two]\nbase_url = "{model.base_url}"\nmodels = ["m2", "m3"]\n'
+        )
+        settings = {**configured(tmp_path, text), "OPENAI_BASE_URL": "", "OPENAI_MODEL": ""}
+        done = await sh(model, tmp_path, "acp-coder -p hi", **settings)
+        assert f"{settings['ACP_CODER_CONFIG']}:2: one does not list the model `nope:m2`;" in done.stderr
+        configured(tmp_path, text.replace("nope:m2", "m2"))
+        done = await sh(model, tmp_path, "acp-coder -p hi", **settings)
+        assert f"{settings['ACP_CODER_CONFIG']}:2: one does not list the model `m2`; " in done.stderr
+        assert "the nearest: `two/m2`." in done.stderr
+        configured(tmp_path, text.replace("nope:m2", "two/m3").replace("[agent]", '[agent]\nprovider = "one"'))
+        done = await sh(model, tmp_path, "acp-coder -p hi", **settings)
+        assert f"{settings['ACP_CODER_CONFIG']}:3: one does not list the model `two/m3`; " in done.stderr
+        assert "the nearest: `two:m3`." in done.stderr
+        configured(tmp_path, text.replace("nope:m2", "two/m3"))
+        done = await sh(model, tmp_path, "acp-coder -p hi", **settings)
+        assert done.stdout == "ok\n" and model.requests[-1].body["model"] == "m3" and "list" not in done.stderr

@@ -20,16 +20,17 @@ class Servers:
     def __init__(self, away: set[str]) -> None:
         self._away = away
 
-    async def ready(self, config: Any, name: str) -> Any:
+    async def ready(self, config: Any, name: str, *, named: bool = False) -> Any:
         if name in self._away:
             raise AuthRequired(f"no key for {name}")
-        return SimpleNamespace(name=name, id=name)
+        return SimpleNamespace(name=name, id=name, unlisted=lambda: ())
 
 
 def session(fallbacks: list[str], retry_after: float) -> Any:
     agent = SimpleNamespace(fallback_models=fallbacks, fallback_retry_after=retry_after)
-    settings = SimpleNamespace(agent=agent)
-    return SimpleNamespace(config=SimpleNamespace(settings=settings), outbox=SimpleNamespace(tell=lambda words: None))
+    settings = SimpleNamespace(agent=agent, fallback=str)
+    config = SimpleNamespace(settings=settings, origin=lambda key: "default")
+    return SimpleNamespace(config=config, outbox=SimpleNamespace(tell=lambda words: None))
 
 
 async def request(ready: ReadyModel, failing: dict[str, str]) -> tuple[list[str], ProviderError | None]:

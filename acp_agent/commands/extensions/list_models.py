@@ -11,7 +11,7 @@ import anyio
 from acp_agent.commands.config import config_here
 from acp_agent.config.credentials import find_key
 from acp_agent.config.load import Config
-from acp_agent.config.model import ProviderOptions
+from acp_agent.config.model import ProviderConfig, ProviderOptions
 from acp_agent.config.wire_apis import WIRE_APIS
 from acp_agent.errors import ConfigError, ProviderError
 from acp_agent.llm.base import Provider
@@ -33,7 +33,7 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
     status = 0
     for name in names:
         try:
-            models = anyio.run(_listed, config, name, environ)
+            models = anyio.run(_choices, config, name, environ)
         except (ConfigError, ProviderError) as error:
             sys.stderr.write(f"{name}: {error}\n")
             status = 1
@@ -44,7 +44,7 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
     return status
 
 
-async def _listed(config: Config, name: str, environ: Mapping[str, str]) -> Sequence[str]:
+async def _choices(config: Config, name: str, environ: Mapping[str, str]) -> Sequence[str]:
     """The configured models, else those that the server lists."""
     settings = config.settings.provider(name)
     if settings is None:
@@ -53,14 +53,19 @@ async def _listed(config: Config, name: str, environ: Mapping[str, str]) -> Sequ
     key = find_key(name, settings, environ)
     if key is None and settings.api_key_env and needs_key(settings.base_url, api):
         raise ConfigError(f"no API key: set {settings.api_key_env}, or run `acp-coder login --provider {name}`")
-    made = ProviderOptions.of(name, settings, key.value if key else None, max_retries=0)
-    provider: Provider = WIRE_APIS[api].load()(made)
+    return list(dict.fromkeys([*settings.models, *await listed(name, settings, key.value if key else None)]))
+
+
+async def listed(name: str, settings: ProviderConfig, key: str | None) -> Sequence[str]:
+    """What the server lists. Raises ConfigError, ProviderError."""
+    provider: Provider = WIRE_APIS[settings.api or choose_api(settings.base_url)].load()(
+        ProviderOptions.of(name, settings, key, max_retries=0)
+    )
     try:
         with anyio.fail_after(SERVER_SECONDS):
-            listed = [info.id for info in await provider.models()]
+            return [info.id for info in await provider.models()]
     except TimeoutError:
         where = shown_url(settings.base_url) or "the server"
         raise ConfigError(f"{where} did not answer within {SERVER_SECONDS:g} s") from None
     finally:
         await provider.aclose()
-    return list(dict.fromkeys([*settings.models, *listed]))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+import re
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -18,9 +19,10 @@ from acp_agent.errors import AuthRequired, InvalidParams, ProviderError
 from acp_agent.lazy import load
 from acp_agent.llm.adapters import AdaptedProvider
 from acp_agent.llm.base import ModelInfo, Provider
-from acp_agent.llm.choose import choose_api, is_loopback, needs_key, shown_url
+from acp_agent.llm.choose import choose_api, is_azure, is_loopback, needs_key, shown_url
 from acp_agent.llm.lacks.fenced import Fenced
 from acp_agent.llm.lacks.tolerant import Tolerant
+from acp_agent.llm.provider_errors import server_label
 from acp_agent.loop.choices import Choices
 from acp_agent.loop.model.recorded import Recorded
 from acp_agent.loop.options import AUTO_MODEL
@@ -32,6 +34,11 @@ EMBEDDER = "acp_agent.llm.embeddings:Embedder"
 
 LOCAL_ANSWER = 0.5
 """Seconds that the first request waits for what a server on this machine says about its models."""
+NAMED_ANSWER = 2.0
+"""The same of any server, where the user has just named the model."""
+
+DATED = r"-(\d{3,8}|\d{4}-\d\d-\d\d|\d\d-\d{4}|latest)"
+"""What a listed name has behind that of its alias."""
 
 
 class ServedModel:
@@ -53,6 +60,18 @@ class ServedModel:
         self._known = known
 
     @property
+    def server(self) -> str:
+        """What a user calls its server."""
+        return server_label(self.name.partition("/")[0], self.settings.base_url)
+
+    def unlisted(self) -> Sequence[str]:
+        """What the server lists, if that is known and the model is not among it. Another form of a listed name is: an
+        alias without the date, a tag or a prefix that the list leaves out or has."""
+        if self.settings.models or is_azure(self.settings.base_url):
+            return ()  # Azure lists models, and is asked for deployments.
+        return () if any(_same(self.id, listed) for listed in self._known) else tuple(self._known)
+
+    @property
     def known_window(self) -> int | None:
         """Tokens, if the configuration or the server says."""
         info = self._known.get(self.id)
@@ -66,7 +85,7 @@ class _Server:
         self.provider = provider
         self.embed = embed
         self.models: dict[str, ModelInfo] = {}
-        self.asked = False
+        self.asked = self.failed = False
         self._asking = anyio.Lock()
 
     async def list(self) -> Mapping[str, ModelInfo]:
@@ -74,7 +93,12 @@ class _Server:
         self.asked = True
         async with self._asking:
             if not self.models:
-                self.models.update({info.id: info for info in await self.provider.models()})
+                try:
+                    found = await self.provider.models()
+                except ProviderError:
+                    self.failed = True
+                    raise
+                self.models.update({info.id: info for info in found})
         return self.models
 
 
@@ -94,12 +118,15 @@ class Models:
         name = choices.model.partition("/")[0]
         settings = self.settings(config, name)
         server = await self._server(name, config)
+        if settings.models:
+            choices.found([f"{name}/{model}" for model in settings.models])
         if settings.models or not _lists(settings):
             return
         choices.found([f"{name}/{model}" for model in await server.list()])
 
-    async def ready(self, config: Config, choice: str) -> ServedModel:
-        """The model behind `provider/model`. Raises AuthRequired, ProviderError, InvalidParams."""
+    async def ready(self, config: Config, choice: str, *, named: bool = False) -> ServedModel:
+        """The model behind `provider/model`. `named`: by the user, just now. Raises AuthRequired, ProviderError,
+        InvalidParams."""
         name, _, model = choice.partition("/")
         settings = self.settings(config, name)
         server = await self._server(name, config)
@@ -108,6 +135,10 @@ class Models:
             model = (row.model if row is not None else "") or await self._first_model(name, settings, server)
         if not server.asked and not settings.context_window and _lists(settings):
             await self._learn_soon(server, is_loopback(settings.base_url))
+        wait = NAMED_ANSWER if named else LOCAL_ANSWER if is_loopback(settings.base_url) else 0
+        if wait and _lists(settings) and not server.models and not server.failed:
+            with anyio.move_on_after(wait):
+                await self._learn(server)
         return ServedModel(server.provider, f"{name}/{model}", server.models, settings, server.embed)
 
     async def learn(self, config: Config, choice: str) -> None:
@@ -189,6 +220,18 @@ class Models:
     async def close(self) -> None:
         for server in self._servers.values():
             await server.provider.aclose()
+
+
+def _same(model: str, listed: str) -> bool:
+    """Whether a server that lists this one may know that one."""
+    model, listed = model.lower(), listed.lower().removeprefix("models/")
+    alias = re.escape(model.removesuffix("-latest"))
+    forms = (model, f"{model}:latest", model.partition(":")[0])
+    return (
+        listed in forms
+        or listed.rpartition("/")[2].removesuffix(".gguf") == model
+        or bool(re.fullmatch(alias + DATED, listed))
+    )
 
 
 def _lists(settings: ProviderConfig) -> bool:

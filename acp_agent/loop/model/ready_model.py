@@ -7,11 +7,12 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 
+import anyio
 from msgspec.structs import replace
 
 from acp_agent import tracing
 from acp_agent.config.load import Config
-from acp_agent.config.model import ProviderConfig, as_choice
+from acp_agent.config.model import ProviderConfig
 from acp_agent.errors import AgentError, AuthRequired, InvalidParams, ProviderError
 from acp_agent.llm.base import (
     Message,
@@ -24,9 +25,10 @@ from acp_agent.llm.base import (
     ToolUse,
     UsageReport,
 )
+from acp_agent.loop.choices import nearest
 from acp_agent.loop.memory.compaction import size_of
 from acp_agent.loop.memory.token_counts import TokenEstimator, definition_chars
-from acp_agent.loop.model.models import Models, ServedModel
+from acp_agent.loop.model.models import NAMED_ANSWER, Models, ServedModel
 from acp_agent.loop.model.spending import Spending, plausible
 from acp_agent.loop.session_state import SessionState
 from acp_agent.loop.toolbox.relevance import Embed
@@ -59,6 +61,8 @@ class SessionModels:
         self._until: dict[str, float] = {}
         """When a model that failed may be used again."""
         self._chosen = ""
+        self._told: set[str] = set()
+        """The choices of which it was said that their server does not list them."""
         self.tell = session.outbox.tell
 
     def settings(self, config: Config, name: str) -> ProviderConfig:
@@ -84,16 +88,44 @@ class SessionModels:
         except ProviderError as error:  # The server was asked for its models.
             if not await ready.fall_back(error, failures):
                 raise
+        self._tell_unlisted(choice, ready.served)
         return ready
 
+    async def look(self) -> None:
+        """Waits, not for long, for the models that the server lists, where the user names one that is not known."""
+        with anyio.move_on_after(NAMED_ANSWER):
+            try:
+                await self._models.discover(self._session.config, self._session.choices)
+            except (AuthRequired, ProviderError, InvalidParams):
+                return  # It is said when the model is used.
+
+    def _tell_unlisted(self, choice: str, served: ServedModel) -> None:
+        """Once, before it is asked: a server may know more than it lists."""
+        if choice in self._told or not (listed := served.unlisted()):
+            return
+        self._told.add(choice)
+        known = self._session.choices.models
+        others = [name for name in known if name.partition("/")[2] == served.id and name != choice]
+        others += [name.replace("/", ":", 1) for name in known if name == served.id]
+        names = others or nearest(served.id, listed)
+        near = f"the nearest: {', '.join(f'`{name}`' for name in names)}" if names else f"`{listed[0]}` is one it has"
+        self.tell(f"{self.where(choice)}{served.server} does not list the model `{served.id}`; {near}.")
+
+    def where(self, choice: str) -> str:
+        """The line of the configuration that names this model, if one does."""
+        config = self._session.config
+        origin = config.origin("agent.model")
+        by_file = ":" in origin and choice == config.settings.choice(config.settings.agent.model)
+        return f"{origin}: " if by_file else ""
+
     async def served(self, choice: str) -> ServedModel:
-        return await self._models.ready(self._session.config, choice)
+        config = self._session.config
+        return await self._models.ready(config, choice, named=choice == self._chosen and not self.where(choice))
 
     @property
     def fallbacks(self) -> list[str]:
         settings = self._session.config.settings
-        choices = map(as_choice, settings.agent.fallback_models)
-        return [choice if "/" in choice else settings.choice(choice) for choice in choices]
+        return [settings.fallback(each) for each in settings.agent.fallback_models]
 
     def failed(self, name: str) -> None:
         self._until[name] = self._clock() + self.retry_after
