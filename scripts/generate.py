@@ -261,7 +261,7 @@ The key of a provider is taken from the first of these places that has one:
 4. `credentials.json` in the configuration folder, readable by you only.
 
 `acp-coder login` puts a key into the keyring, or into the file where there is none. In a terminal it shows the known
-providers to pick from; `acp-coder login PROVIDER` reads a piped key, and `acp-coder login --list` names them. The server is
+providers to pick from; `acp-coder login PROVIDER` reads a piped key, `acp-coder login --list` names them. The server is
 asked for its models with the key: a key that it refuses is not stored (`--unchecked` does), one that cannot be checked
 is, and that is said. Commands that the agent runs do not get these environment variables.
 

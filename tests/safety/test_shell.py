@@ -200,7 +200,7 @@ stat /etc/passwd ¦ realpath .. ¦ tree / ¦ du -sh / ¦ file --x=/etc/passwd ¦
 """)],
     # syntax and characters
     *[(line, NOT_UNDERSTOOD) for line in packed("""
-ls 'unclosed ¦ ls "unclosed ¦ ls ( ¦ ls ) ¦ && ls ¦ | ls ¦ ls || ¦ if true; then ls; fi ¦ for x in a; do ls; done
+ls 'unclosed ¦ ls "unclosed ¦ ls ( ¦ ls ) ¦ && ls ¦ | ls ¦ ls || ¦ if true; then ls; fi ¦ for x in *; do ls; done
 while true; do ls; done ¦ case x in x) ls;; esac ¦ f() { ls; } ¦ function f { ls; } ¦ l\\s ¦ \\ls
 ls a\\⏎b ¦ ls \\a ¦ ls src/[\\]a]* ¦ ls \\**
 echo $'x' ¦ echo $"x" ¦ cd - ¦ cd src README.md ¦ cd -P src ¦ cd trap && cat * ¦ cd trap && find * ¦ ls */*/*/*

@@ -54,6 +54,10 @@ def scopes_of(command: Sequence[str], nesting: int = 0) -> tuple[str, ...] | Non
         return None
     if program in ("python", "python3"):
         return _python(program, arguments, nesting)
+    if (runner := next((each for each in INSTALLED if tuple(command[: len(each)]) == each), None)) is not None:
+        rest = command[len(runner) :]
+        options = table().tools.get(rest[0]) if rest else None
+        return (" ".join([*runner, rest[0]]),) if options is not None and _only(rest[1:], options) else None
     if (row := table().subs.get(program)) is not None:
         return _with_sub(program, row, arguments, nesting)
     if (options := table().tools.get(program)) is not None:
@@ -132,6 +136,9 @@ def _only(arguments: Sequence[str], known: frozenset[str]) -> bool:
 
 RUNNERS = frozenset(("uv", "poetry", "pdm", "hatch", "pipenv"))
 """`X run PROGRAM …`: the scope is that of the program."""
+
+INSTALLED = (("npx",), ("npx", "--no-install"), ("npx", "--no"), ("bunx",), ("pnpm", "exec"), ("yarn", "exec"))[::-1]
+"""`X PROGRAM …`: runs the program that the project has installed; without options that would choose another one."""
 
 SCRIPTS = frozenset(("npm", "pnpm", "yarn", "bun"))
 """`X run SCRIPT`: scripts of the project's package.json."""

@@ -35,6 +35,7 @@ from acp_agent.safety.lines.line import (
     read,
 )
 from acp_agent.safety.lines.looks import Judged, check_redirect, judge_node, judge_words
+from acp_agent.safety.lines.plainer import TAKES_FOLDERS, plainer
 from acp_agent.safety.lines.quoting import braced, rough_commands, unquoted, without_quoted_text
 from acp_agent.safety.lines.reach import (
     CHANGES,
@@ -88,6 +89,8 @@ NAMES_ONLY = frozenset(
 """Programs that do not open what they are given the name of."""
 PASSES_NAMES = re.compile(r"\b(?:xargs|parallel)\b")
 """Programs that open what others print the name of."""
+EXACT = "bash = "
+"""Begins the scope of a line that is remembered as written."""
 NOWHERE = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr"))
 NET = frozenset("curl wget fetch aria2c nc ncat netcat lynx http https base64 xxd openssl ssh gunzip zcat".split())
 FETCHES = re.compile(r"\b(?:curl|wget|fetch|nc|ncat|base64|xxd)\b")
@@ -96,11 +99,34 @@ FETCHES = re.compile(r"\b(?:curl|wget|fetch|nc|ncat|base64|xxd)\b")
 def examine(command: str, roots: Roots, cwd: Path) -> Examined:
     """Never fails: a line that cannot be split is marked as not understood."""
     examined = _examine(command, roots, cwd)
-    if isinstance(examined.verdict, Ask) and (without := without_quoted_text(command)) is not None:
+    if not isinstance(examined.verdict, Ask):
+        return examined
+    if (without := without_quoted_text(command)) is not None:
         plain = _examine(without, roots, cwd)
         if isinstance(plain.verdict, Allow):
             return replace(plain, command=command, candidates=examined.candidates)
+    if not examined.verdict.by_person and examined.verdict.scopes[0].startswith(EXACT):
+        made = plainer(command)
+        return examined if made is None else _by_plainer(examined, _examine(made[0], roots, cwd), made[1])
     return examined
+
+
+def _by_plainer(examined: Examined, plain: Examined, passed: str) -> Examined:
+    """The line with the verdict on a plainer one, if an answer covers each command of that by its program. Rules of the
+    configuration see it as it is written."""
+    verdict = plain.verdict
+    scopes = verdict.scopes if isinstance(verdict, Ask) else ()
+    if not plain.understood or any(scope.startswith(EXACT) for scope in scopes) or getattr(verdict, "by_person", False):
+        return examined
+    if passed and passed not in TAKES_FOLDERS:
+        verdict = _covering((*scopes, f"bash xargs {passed}"), verdict.rule)
+    candidates = tuple(dict.fromkeys((*examined.candidates, *plain.candidates)))
+    return replace(examined, verdict=verdict, risk=plain.risk, candidates=candidates)
+
+
+def _covering(scopes: Sequence[str], rule: str) -> Ask:
+    names = [f"`{scope.removeprefix('bash ')}`" for scope in scopes]
+    return Ask(CHANGES, tuple(scopes), f"{' and '.join(names)} commands in this project", rule=rule)
 
 
 def _examine(command: str, roots: Roots, cwd: Path) -> Examined:
@@ -177,13 +203,12 @@ class _Found:
             return self.exactly(self.asks, command, cwd)
         if not self.scopes:
             return Allow()
-        names = [f"`{scope.removeprefix('bash ')}`" for scope in self.scopes]
-        return Ask(CHANGES, tuple(self.scopes), f"{' and '.join(names)} commands in this project")
+        return _covering(tuple(self.scopes), "")
 
     def exactly(self, reason: str, command: str, cwd: Path) -> Ask:
         """The same line has another meaning in another folder, so an answer is bound to the folder as well."""
         where = "" if cwd == self.roots.cwd else f"[in {cwd}] "
-        return Ask(reason, (f"bash = {where}{command}",), "this exact command in this project")
+        return Ask(reason, (f"{EXACT}{where}{command}",), "this exact command in this project")
 
     def troubled(self, reason: str) -> None:
         self.trouble = self.trouble or reason
