@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from acp_agent.client_provider import ClientProvider
 
 CLIENT_PROVIDER = "acp_agent.client_provider:ClientProvider"
+SERVER_LABEL = "acp_agent.llm.provider_errors:server_label"
 HINT = (
-    "No API key for the provider `{provider}` was found. Set {variable} in the environment the editor starts the agent "
+    "{server} needs an API key, and none was found. Set {variable} in the environment the editor starts the agent "
     "with (or that of another known provider: ANTHROPIC_API_KEY, GEMINI_API_KEY, ...), run `acp-coder login`, or set "
     "OPENAI_BASE_URL to a local server that needs no key."
 )
@@ -114,4 +115,5 @@ def _unknown(name: str, config: Config) -> str:
 def _hint(config: Config) -> str:
     name, provider = _provider(config)
     variable = provider.api_key_env if provider is not None else ProviderConfig().api_key_env
-    return HINT.format(provider=name, variable=variable)
+    server = load(SERVER_LABEL)(name, provider.base_url if provider is not None else "")
+    return HINT.format(server=server, variable=variable)

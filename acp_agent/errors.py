@@ -160,8 +160,8 @@ class ProviderError(AgentError):
     "network", "timeout", "server" and "loading" (try again), "refusal", "bad_request", "not_found" (model or URL),
     "region" (not served there), "cost" (`CostLimit`), "recording" (it has no such request).
     `retry_after` is in seconds, if the server named one. `status` is the HTTP status, if there was an answer. `fact`:
-    the sentence without what to do; empty if it says that as a whole. `model` is the one that was asked, where there
-    are others to fall back on.
+    the sentence without what to do; empty if it says that as a whole. `about_model`: the server does not know the one
+    it was asked for. `model` is the one that was asked, where there are others to fall back on.
     """
 
     def __init__(
@@ -172,10 +172,12 @@ class ProviderError(AgentError):
         status: int | None = None,
         retry_after: float | None = None,
         fact: str = "",
+        about_model: bool = False,
     ) -> None:
         super().__init__(message)
         self.kind: ProviderErrorKind = kind
         self.fact = fact
+        self.about_model = about_model
         self.model = ""
         self.status = status
         self.retry_after = retry_after

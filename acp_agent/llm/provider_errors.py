@@ -86,7 +86,7 @@ _ADVICE: dict[str, str] = {
     "region": "Choose another provider, or a server of this one in a country that it serves.",
     "rate_limit": "Wait a moment and try again.",
     "quota": "Add credit or raise the limit at the provider, or choose another model.",
-    "context_too_long": "The conversation is longer than this model can read: compact it or start a new session.",
+    "context_too_long": "Begin a new session, or choose a model that reads more.",
     "refusal": "Rephrase the request.",
     "bad_request": "The server did not accept the request: check the model's name and the provider's settings.",
     "server": "Try again in a moment.",
@@ -298,10 +298,11 @@ def key_error(provider: str) -> ProviderError:
 
 def _error(provider: str, status: int | None, vendor: VendorError, *, model: str, wait: float | None) -> ProviderError:
     kind = _kind(status, vendor)
+    about_model = kind == "not_found" and _is_about_model(vendor)
     said = f': "{vendor.message}"' if vendor.message else ""
     number = f" (HTTP {status})" if status is not None else ""
     if kind == "not_found":
-        if _is_about_model(vendor):
+        if about_model:
             opening = f"does not know the model {model!r}" if model else "does not know the model"
             advice = "Choose another model, or make it available on the server."
         else:
@@ -314,13 +315,18 @@ def _error(provider: str, status: int | None, vendor: VendorError, *, model: str
             advice = f"It asks to wait {wait:g} seconds." if wait <= LIMITED_SECONDS else _later(wait)
     end = "" if said.endswith('."') or not said else "."
     fact = f"{provider} {opening}{number}{said}{end}" if said else f"{provider} {opening}{number}."
-    return ProviderError(kind, f"{fact} {advice}", status=status, retry_after=wait, fact=fact)
+    return ProviderError(kind, f"{fact} {advice}", status=status, retry_after=wait, fact=fact, about_model=about_model)
+
+
+def limit_end(wait: float) -> str:
+    """The time, as the user's clock has it, after so many seconds."""
+    until = (datetime.now(UTC) + timedelta(seconds=wait)).astimezone()
+    return f"{until:%H:%M}" if wait < DAY else f"{until:%Y-%m-%d %H:%M}"
 
 
 def _later(wait: float) -> str:
-    until = (datetime.now(UTC) + timedelta(seconds=wait)).astimezone()
-    when = f"{until:%H:%M}" if wait < DAY else f"{until:%Y-%m-%d %H:%M}"
-    return f"The limit ends at {when}. Until then `/model` chooses another model, or `agent.fallback_models` names one."
+    instead = "Until then `/model` chooses another model, or `agent.fallback_models` names one."
+    return f"The limit ends at {limit_end(wait)}. {instead}"
 
 
 def _kind(status: int | None, vendor: VendorError) -> ProviderErrorKind:

@@ -93,6 +93,14 @@ async def ask_cost(outbox: Outbox, words: str, more: str) -> bool | None:
     return await _ask_either(outbox, f"{words}. Go on?", COST_MEANS, yes, no, {"cost": True})
 
 
+async def ask_model(outbox: Outbox, title: str, why: str, models: Sequence[str]) -> str | None:
+    """Which of the models goes on in place of one that cannot; `None` if none. Raises ConnectionClosed."""
+    options = [acp.PermissionOption(option_id=name, name=f"Go on with {name}", kind="allow_once") for name in models]
+    no = acp.PermissionOption(option_id="stop", name="Stop here", kind="reject_once")
+    chosen = await _ask_one(outbox, title, why, [*options, no], {"cost": True})
+    return chosen if chosen in models else None
+
+
 async def ask_sampling(outbox: Outbox, server: str, model: str, prompt: str, *, timeout: float) -> bool:
     """Whether the model may answer what an MCP server asks it, this once. Raises AgentError."""
     yes = acp.PermissionOption(option_id="answer", name="Let the model answer, once", kind="allow_once")
@@ -109,19 +117,26 @@ async def _ask_either(
     outbox: Outbox, title: str, text: str, yes: acp.PermissionOption, no: acp.PermissionOption, meta: dict[str, Any]
 ) -> bool | None:
     """Whether the answer was `yes`; `None` without one. Raises ConnectionClosed."""
+    return {yes.option_id: True, no.option_id: False}.get(await _ask_one(outbox, title, text, [yes, no], meta))
+
+
+async def _ask_one(
+    outbox: Outbox, title: str, text: str, options: Sequence[acp.PermissionOption], meta: dict[str, Any]
+) -> str:
+    """The id of the chosen option; empty without one. Raises ConnectionClosed."""
     call_id = str(uuid.uuid4())
     content: list[acp.ToolCallContent] = [acp.Content(content=acp.TextContent(text=text))]
     card = acp.ToolCall(tool_call_id=call_id, title=title, kind="other", status="pending", content=content)
     outbox.emit(card)
-    answer: bool | None = None
+    answer = ""
     try:
-        answer = {yes.option_id: True, no.option_id: False}.get(await ask_beside(outbox, card, [yes, no], meta))
+        answer = await ask_beside(outbox, card, options, meta)
     except ConnectionClosed:
         raise
     except AgentError as error:
         log.warning("the question could not be asked: %s", error)
     finally:
-        status: acp.ToolCallStatus = "completed" if answer is not None else "failed"
+        status: acp.ToolCallStatus = "completed" if answer in {option.option_id for option in options} else "failed"
         outbox.emit(acp.ToolCallProgress(tool_call_id=call_id, status=status))
     return answer
 

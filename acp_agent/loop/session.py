@@ -227,7 +227,7 @@ class Session(SessionState):
         except ExecutorError as error:
             raise InternalError(self.outbox.clean(str(error)), {"kind": "place"}) from error
         except ProviderError as error:
-            raise _as_answer(error, self.outbox.clean(str(error) + self._meant_provider(error))) from error
+            raise _as_answer(error, self.outbox.clean(self._advised(error))) from error
         if not self.queue.closed and (failure := await self.outbox.taken_failure()) is not None:
             raise InternalError(str(failure)) from failure
         if self._lease is not None and self._lease.lost:
@@ -237,12 +237,8 @@ class Session(SessionState):
     def _traced(self) -> dict[str, str]:
         return {"gen_ai__agent__name": "acp-coder", "gen_ai__conversation__id": self.id}
 
-    def _meant_provider(self, error: ProviderError) -> str:
-        """What is said of a model that the server does not know and that may name a provider: `other:model`."""
-        name, colon, _ = self.choices.model.partition("/")[2].partition(":")
-        if error.kind != "not_found" or not colon:
-            return ""
-        return f" If {name!r} was meant as a provider: {self.config.settings.no_provider(name)}."
+    def _advised(self, error: ProviderError) -> str:
+        return str(error) if self._parts is None else self._parts.models.advised(error)
 
     async def prompt_unasked(self, blocks: Sequence[acp.ContentBlock], mode: str, announce: Callable[[], str]) -> None:
         """Runs a turn that no client request waits for; `announce`: as in `prompt`. Failures are shown.

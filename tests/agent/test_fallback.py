@@ -3,10 +3,14 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
-from acp_agent.errors import PeerError
+from acp_agent.client.permissions import reject_once
+from acp_agent.errors import PeerError, ProviderError
+from acp_agent.loop.model.advice import advised
+from acp_agent.schema import acp
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, Reply
 
@@ -36,7 +40,7 @@ class Two:
 @asynccontextmanager
 async def two(
     tmp_path, first: Sequence[Reply | str], second: Sequence[Reply | str], *, agent: str = "", provider: str = "",
-    fallback: str = '"second/b"', config: str = "",
+    fallback: str = '"second/b"', config: str = "", **editor: Any,
 ) -> AsyncIterator[Two]:  # fmt: skip
     home, project = tmp_path / "home", tmp_path / "project"
     home.mkdir()
@@ -49,9 +53,9 @@ async def two(
         )
         environ = environ_for(home, "", ACP_CODER_CONFIG=str(tmp_path / "config.toml"))
         del environ["OPENAI_BASE_URL"], environ["OPENAI_MODEL"]
-        async with another(environ) as editor:
-            await editor.new_session(project)
-            yield Two(editor, one, other)
+        async with another(environ, **editor) as fake:
+            await fake.new_session(project)
+            yield Two(fake, one, other)
 
 
 async def test_the_fallback_goes_on_with_the_same_turn_and_the_user_is_told(tmp_path):
@@ -177,3 +181,104 @@ async def test_a_summary_falls_back_too(tmp_path):
     async with two(tmp_path, ["one", OVERLOADED], ["THE SUMMARY"], fallback='"second:b"') as r:
         await r.editor.prompt("go " * 500)
         assert "THE SUMMARY" in await r.says("/compact")
+
+
+HOURS = Failure(
+    429, {"error": {"message": "Daily limit reached", "code": "rate_limit_exceeded"}}, {"Retry-After": "7200"}
+)
+SPENT = Failure(402, {"error": {"message": "No credit"}})
+
+
+@pytest.mark.parametrize(("failure", "until"), [(HOURS, "It is at its limit until "), (SPENT, "It has used up")])
+async def test_at_a_limit_that_lasts_the_user_chooses_the_model_that_goes_on(tmp_path, failure, until):
+    shown: list[acp.RequestPermissionRequest] = []
+
+    async def choose(request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
+        shown.append(request)
+        return acp.SelectedPermissionOutcome(option_id="second/b")
+
+    async with two(tmp_path, [failure], ["done", "more"], fallback="", permissions=[choose]) as r:
+        assert (await r.says("go")).endswith("done")
+        assert str(shown[0].tool_call.title).startswith(until) and "first/a. Go on with" in str(
+            shown[0].tool_call.title
+        )
+        assert [option.name for option in shown[0].options] == ["Go on with second/b", "Stop here"]
+        assert (await r.says("again")).endswith("more") and len(r.first.requests) == 1, "it is the session's model now"
+
+
+async def test_at_a_limit_that_lasts_a_no_ends_the_turn_with_its_time(tmp_path):
+    async with two(tmp_path, [HOURS], ["never"], fallback="", permissions=[reject_once]) as r:
+        with pytest.raises(PeerError, match=r"first is receiving too many requests .* The limit ends at \d\d:\d\d\."):
+            await r.editor.prompt("go")
+        assert r.second.requests == []
+
+
+LONG = Failure(400, {"error": {"message": "prompt is too long", "code": "context_length_exceeded"}})
+ADVICE = {
+    "auth": (BAD_KEY, {
+        "once": "`acp-coder login first` stores another key.", "chat": "`acp-coder login first` stores another key.",
+        "editor": "In a terminal, `acp-coder login first` stores another key; then send the prompt again.",
+    }),
+    "model": (UNKNOWN, {
+        "once": "Choose another model with `--model` (`acp-coder models` lists them).",
+        "chat": "Pick another model with `/model`.", "editor": "Choose another model (`/model` lists them).",
+    }),
+    "balance": (SPENT, {
+        "once": "Add credit or raise the limit at the provider, or choose another model with `--model` (`acp-coder "
+        "models` lists them).",
+        "chat": "Add credit or raise the limit at the provider, or pick another model with `/model`.",
+        "editor": "Add credit or raise the limit at the provider, or choose another model (`/model` lists them).",
+    }),
+    "window": (LONG, {
+        "once": "Begin a new session (without `--continue` and `--session`), or choose one that reads more with "
+        "`--model` (`acp-coder models` lists them).",
+        "chat": "Begin a new session with `/new`, or pick one that reads more with `/model`.",
+        "editor": "Begin a new session, or choose one that reads more (`/model` lists them).",
+    }),
+}  # fmt: skip
+CLIENTS = {"once": "acp-coder-prompt", "chat": "acp-coder-chat", "editor": "zed"}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ADVICE if kind != "window"])
+@pytest.mark.parametrize("front", CLIENTS)
+async def test_an_error_says_what_this_user_does_next_in_one_paragraph(tmp_path, kind, front):
+    failure, advice = ADVICE[kind]
+    info = acp.Implementation(name=CLIENTS[front], version="1")
+    async with two(tmp_path, [failure] * 4, [], fallback="", permissions=[reject_once], info=info) as r:
+        with pytest.raises(PeerError) as caught:
+            await r.editor.prompt("go")
+        words = caught.value.message
+        assert "\n" not in words and words.endswith(advice[front]), words
+        others = [said for _, rows in ADVICE.values() for said in rows.values() if said not in advice.values()]
+        assert words.count("login") <= 1 and not any(words.endswith(said) for said in others)
+        assert "default" not in words and "first " in words
+
+
+async def test_the_key_that_is_refused_is_named_where_it_is_from(tmp_path):
+    for name in ("home", "project"):
+        (tmp_path / name).mkdir()
+    for text, words in {
+        'api_key = "sk-not-a-key"\n': "The key is `providers.first.api_key` of your configuration: change it there.",
+        'api_key_env = "MY_KEY"\n': "The key is that of the environment variable MY_KEY: change it there, and start the",
+    }.items():
+        async with FakeModel([BAD_KEY]) as model:
+            (tmp_path / "config.toml").write_text(
+                f'[providers.first]\nbase_url = "{model.base_url}"\nmodels = ["a"]\n{text}'
+            )
+            environ = environ_for(tmp_path / "home", "", ACP_CODER_CONFIG=str(tmp_path / "config.toml"), MY_KEY="sk-x")
+            del environ["OPENAI_BASE_URL"], environ["OPENAI_MODEL"]
+            async with another(environ) as editor:
+                await editor.new_session(tmp_path / "project")
+                with pytest.raises(PeerError) as caught:
+                    await editor.prompt("go")
+                assert words in caught.value.message and "login" not in caught.value.message
+
+
+async def test_a_conversation_that_cannot_be_made_to_fit_is_told_in_one_paragraph(tmp_path):
+    async with two(tmp_path, [LONG] * 4, [], fallback="") as r:
+        words = await r.says("go")
+        assert words.startswith("first says that the conversation is too long (HTTP 400)") and "\n" not in words.strip()
+        assert words.count("/model") == 1 and "compact it" not in words
+    for front, advice in ADVICE["window"][1].items():
+        error = ProviderError("context_too_long", "It is too long. Compact it.", fact="It is too long.")
+        assert advised(error, CLIENTS[front]) == f"It is too long. {advice}"

@@ -179,9 +179,9 @@ class Models:
         api = _api(settings)
         key = find_key(name, settings, self._environ)
         if key is None and settings.api_key_env and needs_key(settings.base_url, api):
-            raise AuthRequired(
-                f"No API key for the provider `{name}`: set {settings.api_key_env} or run `acp-coder login`"
-            )
+            named = "" if name == "default" else f" {name}"
+            words = f"set {settings.api_key_env} or run `acp-coder login{named}`"
+            raise AuthRequired(f"{server_label(name, settings.base_url)} needs an API key: {words}")
         options = ProviderOptions.of(name, settings, key.value if key else None)
         record = config.settings.agent.record
         identity = f"{api} {record} {options!r}"
@@ -209,6 +209,13 @@ class Models:
             return f"Model: `{choice}` at {where}, which needs no key."
         words = f"set {settings.api_key_env}, or run `acp-coder login` in a terminal"
         return f"Model: `{choice}` at {where}. **There is no key**: {words}."
+
+    def key_origin(self, config: Config, choice: str) -> str:
+        """Where the key of this model's server is from, in words; empty without one."""
+        name = choice.partition("/")[0]
+        settings = config.settings.provider(name)
+        key = None if settings is None else find_key(name, settings, self._environ)
+        return "" if key is None else key.origin
 
     def settings(self, config: Config, name: str) -> ProviderConfig:
         """Raises InvalidParams for a provider that is not configured."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from typing import Any
 
 import anyio
 from msgspec.structs import replace
@@ -14,6 +15,7 @@ from acp_agent import tracing
 from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig
 from acp_agent.errors import AgentError, AuthRequired, InvalidParams, ProviderError
+from acp_agent.lazy import load
 from acp_agent.llm.base import (
     Message,
     ModelEvent,
@@ -25,11 +27,14 @@ from acp_agent.llm.base import (
     ToolUse,
     UsageReport,
 )
+from acp_agent.llm.provider_errors import LIMITED_SECONDS, limit_end
 from acp_agent.loop.choices import nearest
 from acp_agent.loop.memory.compaction import size_of
 from acp_agent.loop.memory.token_counts import TokenEstimator, definition_chars
+from acp_agent.loop.model.advice import advised
 from acp_agent.loop.model.models import NAMED_ANSWER, Models, ServedModel
 from acp_agent.loop.model.spending import Spending, plausible
+from acp_agent.loop.options import AUTO_MODEL
 from acp_agent.loop.session_state import SessionState
 from acp_agent.loop.toolbox.relevance import Embed
 
@@ -37,6 +42,10 @@ OUTAGES = frozenset({"rate_limit", "quota", "server", "network", "timeout", "loa
 """Errors of the chosen model that lead to a fallback."""
 FINAL = frozenset({"refusal", "cost", "recording"})
 """Errors of a fallback that do not lead to the next."""
+
+ASK_MODEL = "acp_agent.loop.ask:ask_model"
+MOST_OFFERED = 3
+"""Models to go on with."""
 
 Failures = dict[str, AgentError]
 """The models that failed in one request, in this order."""
@@ -98,6 +107,49 @@ class SessionModels:
                 await self._models.discover(self._session.config, self._session.choices)
             except (AuthRequired, ProviderError, InvalidParams):
                 return  # It is said when the model is used.
+
+    async def offered(self, error: ProviderError) -> str:
+        """The model that the user chooses to go on with, for the session, where one is at a limit that lasts; empty if
+        none."""
+        session, wait = self._session, error.retry_after or 0
+        if error.kind not in ("quota", "rate_limit") or (error.kind == "rate_limit" and wait <= LIMITED_SECONDS):
+            return ""
+        known = [one for one in session.choices.models if one != session.choices.model]
+        provider = session.choices.model.partition("/")[0]
+        known.sort(key=lambda one: one.partition("/")[0] == provider)  # The others are not at that limit.
+        if not known:
+            return ""
+        until = f"It is at its limit until {limit_end(wait)}" if wait else "It has used up what it may use"
+        ask: Any = load(ASK_MODEL)
+        other: str | None = await ask(
+            session.outbox,
+            f"{until}: {session.choices.model}. Go on with another model?",
+            error.fact,
+            known[:MOST_OFFERED],
+        )
+        if other is None:
+            return ""
+        await session.choices.set_option("model", other)
+        session.choices.show()
+        return other
+
+    def advised(self, error: ProviderError) -> str:
+        """The error with what this user does next."""
+        session = self._session
+        choice = error.model or session.choices.model
+        name, _, model = choice.partition("/")
+        others = [one for one in session.choices.models if not one.endswith(f"/{AUTO_MODEL}") and one != choice]
+        words = advised(
+            error, session.client.plan.name, provider=name, near=nearest(choice, others),
+            key_origin=self._models.key_origin(session.config, choice) if error.kind == "auth" else "",
+        )  # fmt: skip
+        if not error.about_model:
+            return words
+        named, colon, _ = model.partition(":")
+        unknown = (
+            f" If {named!r} was meant as a provider: {session.config.settings.no_provider(named)}." if colon else ""
+        )
+        return f"{self.where(choice)}{words}{unknown}"
 
     def _tell_unlisted(self, choice: str, served: ServedModel) -> None:
         """Once, before it is asked: a server may know more than it lists."""
@@ -253,6 +305,10 @@ class ReadyModel:
         """Whether the request is worth another attempt, with another model, which is in use then. `failures`: of this
         request so far. Raises ProviderError if none is left."""
         failed = error.model or self._line[self._place]
+        if len(self._line) == 1 and (other := await self._models.offered(error)):
+            self._line.append(other)
+            await self.use(other)
+            return True
         final = not failures and failed == self._line[0] and error.kind not in OUTAGES  # The user must mend it.
         if len(self._line) == 1 or error.kind in FINAL or final:
             return False
@@ -269,9 +325,9 @@ class ReadyModel:
                 self._models.failed(name)
                 continue
             again = f" `{failed}` is tried again after {self._models.retry_after:g} seconds."
-            self._models.tell(f"`{failed}` does not answer: {error} `{name}` goes on.{again}")
+            self._models.tell(f"`{failed}` does not answer: {error.fact or error} `{name}` goes on.{again}")
             return True
-        words = " ".join(f"`{name}`: {said}" for name, said in failures.items())
+        words = " ".join(f"`{name}`: {getattr(said, 'fact', '') or said}" for name, said in failures.items())
         first = next(iter(failures.values()))
         kind = first.kind if isinstance(first, ProviderError) else error.kind
         raise ProviderError(kind, f"None of the models answers. {words}", status=error.status) from error

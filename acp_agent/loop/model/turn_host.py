@@ -164,4 +164,4 @@ class SessionHost:
         )
         for text in await self._hooks.started("compact") if desk.replaced else ():
             self.add(UserMessage((TextPart(text),), own=True))
-        return words if words is None or refused is None else f"{words}\n\n{refused}"
+        return words if words is None or refused is None else f"{refused.fact or refused} {words}"

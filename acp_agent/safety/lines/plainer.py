@@ -191,9 +191,9 @@ def _passed(line: Line, node: Node) -> tuple[str, str] | None:
             return None
         if program[0] not in COUNTS and not (program[0] in TAKES_FOLDERS and _only_files(names, options)):
             return None
-        given = shlex.join([*program, *begins, *(f"{begin}/x" for begin in begins)])
+        judged = shlex.join([*program, *begins, *(f"{begin}/x" for begin in begins)])
         first, behind = map(line.text_of, stages[:number]), map(line.text_of, stages[number + 1 :])
-        return f"{{\n{' | '.join(first)}\n{' | '.join([given, *behind])}\n}}", program[0]
+        return f"{{\n{' | '.join(first)}\n{' | '.join([judged, *behind])}\n}}", program[0]
     return None
 
 
