@@ -71,7 +71,7 @@ async def ask_trust(outbox: Outbox, words: str, files: Sequence[str]) -> bool | 
 
     Raises ConnectionClosed.
     """
-    text = "\n\n".join([words, *files, TRUST_MEANS])
+    text = "\n\n".join([*files, TRUST_MEANS])
     yes = acp.PermissionOption(option_id="trust", name="Trust these files", kind="allow_always")
     no = acp.PermissionOption(option_id="no", name="Do not use them", kind="reject_always")
     return await _ask_either(outbox, words, text, yes, no, {"trust": True})

@@ -88,8 +88,10 @@ async def test_a_host_is_asked_about_while_the_command_waits(tmp_path: Path, nam
         asked = made.editor.permission_requests[-1]
         (call,) = [call for call in made.editor.tool_calls().values() if call.kind == "execute"]
         shown = "".join(str(item) for item in asked.tool_call.content or ())
-        assert command in shown and call.id in shown and f"registry.test:{port}" in shown
-        assert asked.tool_call.tool_call_id != call.id
+        title = str(asked.tool_call.title)
+        assert title == f"Connect to registry.test:{port} (for `{command}`)"
+        assert "registry.test" not in shown and call.id not in title + shown, shown
+        assert asked.tool_call.meta["connect"]["toolCallId"] == call.id != asked.tool_call.tool_call_id
         assert [option.kind for option in asked.options] == [
             "allow_once", "allow_always", "reject_once", "reject_always",
         ]  # fmt: skip
@@ -217,7 +219,8 @@ async def test_the_time_limit_does_not_run_while_the_user_is_asked(tmp_path: Pat
     async with web_server() as (port, _):
         call = bash(f"curl -sS http://registry.test:{port}", timeout=0.6)
         async with session(tmp_path, call, permissions=[late]) as made:
-            assert "hello" in await ran(made)
+            text = await ran(made)
+            assert "hello" in text and "It waited 1 s for the user's answer; a time limit of its own went on." in text
     assert asked.is_set()
 
 

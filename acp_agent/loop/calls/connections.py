@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import time
 import uuid
 from collections.abc import Sequence
 from functools import partial
@@ -51,6 +52,8 @@ MOST_HOSTS = 200
 RESOLVE_SECONDS = 20.0
 SHOWN_COMMAND = 60
 LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
+WORTH_SAYING = 1.0
+"""Seconds of waiting for an answer that the result speaks of."""
 MOST_SHOWN = 5
 """Hosts in what is said of a command's connections."""
 
@@ -77,6 +80,8 @@ class Connections:
         self._failed: dict[str, str] = {}
         """Host -> why there was no connection, the last time."""
         self._traffic: dict[str, Traffic] = {}
+        self._waited = 0.0
+        """Seconds for answers of the user."""
 
     def is_of(self, command: Command) -> bool:
         return self._command.script == command.script
@@ -110,6 +115,8 @@ class Connections:
         failed = [f"{place}: {why}" for place, why in self._failed.items()]
         failed[MOST_SHOWN:] = [f"{len(failed) - MOST_SHOWN} more hosts."] if len(failed) > MOST_SHOWN else []
         said = [f"Connected to {', '.join(listed)}."] if listed else []
+        if self._waited >= WORTH_SAYING:
+            said.append(f"It waited {self._waited:.0f} s for the user's answer; a time limit of its own went on.")
         return " ".join(said + [f"Not connected to {words}" for words in failed])
 
     async def _answer(self, client: SocketStream, why_none: str = "") -> None:
@@ -203,19 +210,17 @@ class Connections:
         return bool(self._network.session.config.settings.network.credentials_for(host.name, host.port))
 
     async def _ask(self, host: Host, facts: CallFacts) -> PermissionResult:
-        network, place = self._network, host.place
+        network = self._network
         if self._asked_in_vain >= MOST_REFUSED:
             return refused("The user refused several hosts of this command, so they are not asked about further ones.")
         line = " ".join(self._line.script.split())
         line = line if len(line) <= SHOWN_COMMAND else line[: SHOWN_COMMAND - 1] + "…"
-        words = [f"The running command `{line}` (tool call {self._call.id}) wants to connect to {_whole(host)}."]
-        if self._has_credential(host):
-            words.append(f"Your credential for {host.name} is put into its requests.")
+        words = ["Your credential for it is put into the command's requests."] if self._has_credential(host) else []
         words += [f"This is not a public host: {host.near}."] if host.near else []
         content: list[acp.ToolCallContent] = [
-            acp.Content(content=acp.TextContent(text=legible(text))) for text in ["\n\n".join(words)]
+            acp.Content(content=acp.TextContent(text=legible(text))) for text in ["\n\n".join(words)] if text
         ]
-        title, call_id = legible(f"{line} → {place}"), str(uuid.uuid4())
+        title, call_id = legible(f"Connect to {_whole(host)} (for `{line}`)"), str(uuid.uuid4())
         outbox = network.session.outbox
         outbox.emit(acp.ToolCall(tool_call_id=call_id, title=title, kind="fetch", status="pending", content=content))
         meta = {"connect": {"host": host.name, "port": host.port, "toolCallId": self._call.id}}
@@ -223,6 +228,7 @@ class Connections:
             tool_call_id=call_id, title=title, kind="fetch", status="pending", content=content, meta=meta
         )
         said = refused(f"The user did not answer within {network.config.host_timeout:g} s.")
+        began = time.monotonic()
         try:
             with anyio.move_on_after(network.config.host_timeout), self._call.waits.waiting():
                 said = await network.permissions.permit(facts, shown)
@@ -230,6 +236,7 @@ class Connections:
             status: acp.ToolCallStatus = "completed" if said.allowed else "failed"
             outbox.emit(acp.ToolCallProgress(tool_call_id=call_id, status=status))
             self._asked_in_vain += not said.allowed
+            self._waited += time.monotonic() - began
         return said
 
 

@@ -115,13 +115,13 @@ def judge_access(access: Access, roots: Roots, mode: str, may_change: bool) -> V
             reason = f"it {'changes a file that' if writes else 'deletes what'} other programs trust"
             ask = Ask(reason, (scope.replace("*", f"= {path}"),), f"{what}s of {path}", every_time=access.in_tree)
             return _special(roots, path, ask)
-        case NetworkAccess(host, what, connects=True, at=at):
+        case NetworkAccess(host, connects=True, at=at):
             place = f"{host} ({at})" if at else host
             more = (f"send as you = {place}",) if access.credential else ()
             with_it = " with your credential" if more else ""
             wider = (REGISTRIES, "well-known package registries (npm, PyPI, crates.io, …)")
             return Ask(
-                f"the command wants {what}",
+                "the running command waits for it",
                 (f"send = {place}", *more),
                 f"connections to {place}{with_it} in this project",
                 by_person=True,
