@@ -15,7 +15,7 @@ from acp_agent.config.model import ProviderConfig, Settings, as_choice
 from acp_agent.config.other_names import present_names
 from acp_agent.config.place_settings import LOCAL, can_be_named, find_place, is_users
 from acp_agent.config.safety_settings import OF_FOLDER
-from acp_agent.config.sources import Layer, environment_layer, flags_layer, merge, read_file
+from acp_agent.config.sources import ENVIRONMENT_LAYER, Layer, environment_layer, flags_layer, merge, read_file
 from acp_agent.config.xdg import config_file
 from acp_agent.errors import ConfigError
 from acp_agent.lazy import load
@@ -63,6 +63,19 @@ class Config(msgspec.Struct, frozen=True):
         other = msgspec.structs.replace(settings, agent=msgspec.structs.replace(settings.agent, place=place))
         other.place()
         return msgspec.structs.replace(self, settings=other)
+
+    def with_project(self, project: Layer) -> Config:
+        """The same in a folder whose own file, this layer, has come to be trusted. Raises ConfigError."""
+        at = next(index for index, layer in enumerate(self.layers) if layer.name == ENVIRONMENT_LAYER)
+        below = list(self.layers[:at])
+        notes = present_names(project)
+        _check(project, project=True)
+        _check_named(project, below)
+        layers = [*below, _of_folder(project, below), *self.layers[at:]]
+        config = msgspec.structs.replace(
+            self, settings=_convert(merge(layers), layers), layers=tuple(layers), notes=(*self.notes, *notes)
+        )
+        return config.in_place(self.settings.agent.place)
 
     def origin(self, key: str) -> str:
         """Where the value of the dotted `key` came from: `default`, a file with its line, a variable, a flag."""

@@ -96,6 +96,9 @@ def user_layers(environ: Mapping[str, str]) -> list[Layer]:
     return [*([file] if file else []), environment_layer(environ)]
 
 
+ENVIRONMENT_LAYER = "environment"
+
+
 def environment_layer(environ: Mapping[str, str]) -> Layer:
     values: dict[str, Any] = {}
     origins = {}
@@ -103,7 +106,7 @@ def environment_layer(environ: Mapping[str, str]) -> Layer:
         if text := environ.get(variable, "").strip():
             _set(values, key, text)
             origins[key] = variable
-    return Layer("environment", values, origins=origins)
+    return Layer(ENVIRONMENT_LAYER, values, origins=origins)
 
 
 def flags_layer(flags: Mapping[str, Any]) -> Layer:

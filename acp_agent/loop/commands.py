@@ -256,8 +256,8 @@ async def _trust(session: Session, parts: Parts, rest: str) -> str:
     return (
         f"{changed}Files in this folder that take effect if it is trusted:\n{listed}\n\n{state} They run with your "
         "privileges: read them first. "
-        f"`/trust yes {extensions.mark}` uses exactly these files (tools and `.mcp.json` now, configuration from the "
-        "next session on), until one of them changes; `/trust no` revokes it."
+        f"`/trust yes {extensions.mark}` uses exactly these files from now on, until one of them changes; "
+        "`/trust no` revokes it."
     )
 
 

@@ -26,6 +26,7 @@ from acp_agent.errors import (
     ProviderError,
     ResourceNotFound,
     RpcError,
+    StoreError,
 )
 from acp_agent.lazy import load
 from acp_agent.loop.modes import MODES, Mode, narrower
@@ -48,6 +49,7 @@ TURN = "invoke_agent acp-coder"
 """The span of one."""
 SPLIT = "acp_agent.loop.prompts.command_names:split_command"
 LEASE = "acp_agent.loop.turn_lease:TurnLease"
+PROJECT_LAYER = "acp_agent.loop.toolbox.trust:project_layer"
 KEYS = "acp_agent.loop.turns.prompt_keys:PromptKeys"
 log = logging.getLogger(__name__)
 
@@ -269,6 +271,7 @@ class Session(SessionState):
         if self.choices.bound_to is None and parts.commands.finds(blocks):
             await self._record_prompt(blocks, command=True)
             await parts.commands.run(blocks)
+            await self._take_folder(parts)
             return "end_turn"
         prompts.user_message(blocks)  # What the model does not take is refused before anything is stored.
         await self._record_prompt(blocks)
@@ -278,6 +281,24 @@ class Session(SessionState):
         finally:
             self.join(parts.memory.add)  # The next turn knows what came too late for this one.
             self.queue.steering = None
+
+    async def _take_folder(self, parts: Parts) -> Parts:
+        """The parts, made anew with the folder's configuration if the user has just trusted it."""
+        if not parts.toolbox.extensions.was_given():
+            return parts
+        try:
+            layer = await self.store.do(load(PROJECT_LAYER), str(self.roots.clients[0]), self.store)
+            config = self.config if layer is None else self.config.with_project(layer)
+        except (ConfigError, StoreError) as error:
+            self.outbox.tell(f"The folder's configuration is not used: {error}")
+            return parts
+        if config is self.config:
+            return parts
+        if any(run.running for run in parts.shell.runs.states()):
+            self.outbox.tell("The folder's configuration is used from the next session on: a command runs here.")
+            return parts
+        await self._leave(config)
+        return await self.parts()
 
     async def _answer(self, parts: Parts, blocks: Sequence[acp.ContentBlock]) -> acp.StopReason:
         memory, prompts = parts.memory, parts.prompts
@@ -294,6 +315,8 @@ class Session(SessionState):
             return "end_turn"
         if self.title is None:
             await self.set_title(prompts.title(blocks))
+        await parts.turns.ask_trust()
+        parts = await self._take_folder(parts)
         self.spent = None
         parts.models.spending.begin()
         asked = prompts.asked

@@ -325,16 +325,16 @@ async def test_hooks_of_a_folder_run_once_it_is_trusted_after_yours_and_free_not
     config = hook("PreToolUse", f"echo yours >> {seen}")
     script = [*rounds(bash("touch one")), *rounds(bash("touch two")), *rounds(bash("touch three"))]
     async with went(tmp_path, script, config=config, permissions=[allow_always]) as r:
-        assert seen.read_text().split() == ["yours"]
+        assert seen.read_text().split() == ["yours", "theirs"], "they hold at once"
         await r.editor.new_session(r.project)
         before = len(r.editor.permission_requests)
         await r.editor.prompt("again")
-        assert seen.read_text().split() == ["yours", "yours", "theirs"]
+        assert seen.read_text().split() == ["yours", "theirs"] * 2
         assert len(r.editor.permission_requests) == before + 1
         (own / "hooks/check").write_text(f"echo other >> {seen}\n")
         await r.editor.new_session(r.project)
         await r.editor.prompt("once more")
-        assert seen.read_text().split() == ["yours", "yours", "theirs", "yours"]
+        assert seen.read_text().split() == [*["yours", "theirs"] * 2, "yours"]
 
 
 async def test_hooks_that_a_team_wrote_for_claude_code_run_in_a_folder_that_is_trusted(tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from acp_agent.client.permissions import allow_always, allow_once, reject_once
+from acp_agent.client.permissions import allow_always, allow_once, reject_always, reject_once
 from acp_agent.executors.sandbox import probe
 from acp_agent.loop.shell import folder_sandbox, free_disk
 from acp_agent.safety.lines import line
@@ -573,15 +573,29 @@ async def test_a_folders_configuration_hooks_and_servers_take_effect_once_it_is_
     marker = tmp_path / "marker"
     put(tmp_path / "project/.acp-coder/config.toml", HOSTILE.format(marker=marker))
     script = [*rounds(bash("echo a"), bash("echo b")), *rounds(bash("echo c"))]
-    async with went(tmp_path, script, permissions=[allow_always], mode="auto") as r:
+    answers = [reject_always]
+    async with rig(tmp_path, script, otherwise=lambda request: answers[-1](request), mode="auto") as r:
+        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         asked = r.editor.permission_requests[0].tool_call
-        assert "touch" in asked.content[0].content.text
+        assert "touch" in asked.content[0].content.text and asked.title not in str(asked.content), "the text once"
         assert "b" in results(r, 3)[1]
         assert not marker.exists()
-        await r.editor.new_session(r.project)
-        assert (await r.editor.prompt("again")).stop_reason == "max_turn_requests"
+        shown = await r.says("/trust")
+        assert "configuration" not in shown.partition("/trust yes")[2]
+        await r.editor.prompt("/trust yes")
+        assert (await r.editor.prompt("again")).stop_reason == "max_turn_requests", "it holds at once"
         assert marker.exists()
-        assert len(r.editor.permission_requests) <= 2
+
+
+async def test_a_folders_configuration_holds_in_the_turn_in_which_it_is_trusted(tmp_path):
+    put(tmp_path / "project/.acp-coder/config.toml", "[agent]\nmax_tool_iterations = 1\n[tools]\ndisabled = ['grep']\n")
+    script = [*rounds(bash("echo a"), bash("echo b")), "more"]
+    async with rig(tmp_path, script, otherwise=allow_always, mode="auto") as r:
+        assert (await r.editor.prompt("go there")).stop_reason == "max_turn_requests"
+        assert len(r.model.requests) == 1 and "grep" not in r.tool_names(1) and "bash" in r.tool_names(1)
+        assert str(r.messages(1)).count("go there") == 1, "what was said is not lost, and not there twice"
+        (asked,) = r.editor.permission_requests
+        assert asked.tool_call.meta == {"trust": True}
 
 
 # --- what else leads git astray ----------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
+from acp_agent.config.sources import PROJECT_FILE
 from acp_agent.lazy import load
 from acp_agent.loop.journal import Journal
 from acp_agent.safety.folders.folder_trust import (
@@ -59,7 +60,7 @@ NOT_TRUSTED = "This folder has its own configuration or tools, which are not use
 TAKEN_BACK = (
     "This folder is no longer trusted (`/trust no` in another session), so nothing of its own is used any more."
 )
-TRUSTED = "Trusted. The folder's tools and `.mcp.json` are used; its configuration applies from the next session on."
+TRUSTED = "Trusted. The folder's tools, `.mcp.json` and configuration are used."
 
 PACKAGE_TOOLS = "acp_agent.tools.kit.third_party:package_tools"
 PROJECT_TOOLS = "acp_agent.tools.kit.third_party:project_tools"
@@ -93,6 +94,7 @@ class Extensions:
         """Identifies the files of the folder that take effect in this session."""
         self._loaded = False
         self._asks = False
+        self._given_now = False
         self._loading = anyio.Lock()
 
     async def _look(self) -> Found:
@@ -192,6 +194,7 @@ class Extensions:
             if not (files and known):
                 return None
             self._begun, self._asks = True, False
+            self._given_now = PROJECT_FILE in files
             await self._store.do(self._store.remember, str(self._folder), TOOL, scope, "allow")
             return await self._take(files)
 
@@ -205,6 +208,11 @@ class Extensions:
         self._registry.set_group(PROJECT, ())
         self._trusted({})
         self._loaded = False
+
+    def was_given(self) -> bool:
+        """Whether the user has just trusted a configuration, which the session has not read yet; said once."""
+        given, self._given_now = self._given_now, False
+        return given
 
     async def distrust(self) -> None:
         """Revokes trust. The user is not asked about these files again."""

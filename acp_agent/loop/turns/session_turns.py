@@ -54,6 +54,11 @@ class Turns:
         told = [*await extensions.project(), *await extensions.packages()]
         return [*told, *self._troubles()] if first else told
 
+    async def ask_trust(self) -> None:
+        """Asks about the folder's own files, if that is open, and says what there is to say before a turn."""
+        for told in [*await self.prepare(), *await self._toolbox.extensions.ask(self._journal)]:
+            self._session.outbox.tell(told)
+
     async def _expire(self) -> None:
         """Removes old stored outputs of all sessions."""
         try:
@@ -83,8 +88,6 @@ class Turns:
         turn = self._calls.shell.turn
         turn.begin(model, "" if goal is None else goal.id)
         self._calls.failures.changed()
-        for told in [*await self.prepare(), *await self._toolbox.extensions.ask(self._journal)]:
-            outbox.tell(told)
         await self._toolbox.servers.ready()
         self._toolbox.relevance.use(model.embed)
         window = self._memory.room.known(model.name, model.known_window)
