@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.client.permissions import allow_always, allow_once, reject_once
+from acp_agent.client.permissions import allow_always, allow_once, cancelled, reject_once
 from acp_agent.commands.config import rows
 from acp_agent.commands.extensions import try_hooks
 from acp_agent.config.load import load_config
@@ -322,15 +322,21 @@ async def test_hooks_of_a_folder_run_once_it_is_trusted_after_yours_and_free_not
     own = tmp_path / "project/.acp-coder"
     put(own / "hooks/check", f"echo theirs >> {seen}; {says(permissionDecision='allow')}\n")
     (own / "config.toml").write_text(hook("PreToolUse", "bash .acp-coder/hooks/check", frees=True))
+    trusts = [allow_always]
+
+    async def answered(request):
+        return await (trusts[-1] if (request.tool_call.meta or {}).get("trust") else allow_once)(request)
+
     config = hook("PreToolUse", f"echo yours >> {seen}")
     script = [*rounds(bash("touch one")), *rounds(bash("touch two")), *rounds(bash("touch three"))]
-    async with went(tmp_path, script, config=config, permissions=[allow_always]) as r:
+    async with went(tmp_path, script, config=config, otherwise=answered) as r:
         assert seen.read_text().split() == ["yours", "theirs"], "they hold at once"
         await r.editor.new_session(r.project)
         before = len(r.editor.permission_requests)
         await r.editor.prompt("again")
         assert seen.read_text().split() == ["yours", "theirs"] * 2
         assert len(r.editor.permission_requests) == before + 1
+        trusts.append(cancelled)
         (own / "hooks/check").write_text(f"echo other >> {seen}\n")
         await r.editor.new_session(r.project)
         await r.editor.prompt("once more")
