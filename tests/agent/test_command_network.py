@@ -91,7 +91,8 @@ async def test_a_host_is_asked_about_while_the_command_waits(tmp_path: Path, nam
         title = str(asked.tool_call.title)
         assert title == f"Connect to registry.test:{port} (for `{command}`)"
         assert "registry.test" not in shown and call.id not in title + shown, shown
-        assert asked.tool_call.meta["connect"]["toolCallId"] == call.id != asked.tool_call.tool_call_id
+        meta: Any = asked.tool_call.meta
+        assert meta["connect"]["toolCallId"] == call.id != asked.tool_call.tool_call_id
         assert [option.kind for option in asked.options] == [
             "allow_once", "allow_always", "reject_once", "reject_always",
         ]  # fmt: skip

@@ -259,7 +259,7 @@ async def test_the_key_that_is_refused_is_named_where_it_is_from(tmp_path):
         (tmp_path / name).mkdir()
     for text, words in {
         'api_key = "sk-not-a-key"\n': "The key is `providers.first.api_key` of your configuration: change it there.",
-        'api_key_env = "MY_KEY"\n': "The key is that of the environment variable MY_KEY: change it there, and start the",
+        'api_key_env = "MY_KEY"\n': "The key is that of the environment variable MY_KEY: change it there, and start",
     }.items():
         async with FakeModel([BAD_KEY]) as model:
             (tmp_path / "config.toml").write_text(
