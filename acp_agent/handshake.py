@@ -78,7 +78,7 @@ def answer_initialize(params: object, config: Mapping[str, Any]) -> dict[str, An
             *(_auth_methods(params.get("clientCapabilities")) if login else [NO_LOGIN]),
             *_gateways(params.get("clientCapabilities")),
         ],
-        "agentInfo": {"name": "acp-coder", "title": "ACP Coder", "version": __version__},
+        "agentInfo": {"name": "acp-coder", "title": "acp-coder", "version": __version__},
         "_meta": {"steering": {"supported": True}},
     }
 

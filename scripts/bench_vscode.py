@@ -55,7 +55,7 @@ async def activation(window: Window) -> float:
     await window.command("Developer: Show Running Extensions")
     # Only visible rows are drawn, the slowest first.
     await window.page.set_viewport_size({"width": 1400, "height": 4000})
-    row = window.page.locator(".runtime-extensions-editor .monaco-list-row", has_text="ACP Coder")
+    row = window.page.locator(".runtime-extensions-editor .monaco-list-row", has_text="acp-coder")
     text = await window.eventually(row.first.inner_text, lambda text: "Activation: " in text)
     (told,) = re.findall(r"Activation: (\d+)ms", text)
     return float(told)

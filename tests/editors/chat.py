@@ -40,7 +40,7 @@ class Chat:
 
     async def open(self) -> None:
         """Shows the chat and waits until one can write in it."""
-        await self._window.open_container("ACP Coder")
+        await self._window.open_container("acp-coder")
         await self.box.wait_for()
 
     async def send(self, text: str) -> None:

@@ -200,7 +200,7 @@ async def test_two_hundred_calls_in_one_turn_all_end_and_the_editor_still_answer
         rows = await window.eventually(lambda: tool_rows(window), len)
         assert rows[0] == Row("Prompt 1", "200 calls", "", 1, True)
         # By the keys: a click would go to the place in the editor, and take the focus there.
-        await window.command("ACP Coder: Focus on Tool Calls View")
+        await window.command("acp-coder: Focus on Tool Calls View")
         await window.page.keyboard.press("End")
         last = "Read a.txt lines 200 to 201"
         # VS Code draws a long tree again some seconds after the last change. The branch stays in view above the calls.
@@ -224,7 +224,7 @@ async def test_follow_mode_shows_the_file_that_is_worked_on_and_leaves_the_focus
     async with working(code, tmp_path, script, files={"a.txt": text, "b.txt": text}) as (window, _):
         chat = Chat(window)
         await chat.open()
-        await window.command("ACP Coder: Toggle Follow Mode")
+        await window.command("acp-coder: Toggle Follow Mode")
         await window.eventually(window.status_bar, lambda items: "Follow mode is on" in items)
         await chat.send("Read it")
         await window.tab("a.txt").wait_for()
@@ -233,7 +233,7 @@ async def test_follow_mode_shows_the_file_that_is_worked_on_and_leaves_the_focus
         await window.type("still in the chat")
         assert await chat.box.input_value() == "still in the chat"
         await chat.box.fill("")
-        await window.command("ACP Coder: Toggle Follow Mode")
+        await window.command("acp-coder: Toggle Follow Mode")
         await window.eventually(window.status_bar, lambda items: "Follow mode is off" in items)
         await chat.send("And the other")
         await window.eventually(chat.answers, lambda texts: texts == ["Seen.", "Seen too."])

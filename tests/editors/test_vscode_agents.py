@@ -76,7 +76,7 @@ def agents_of(home: Path) -> list[int]:
 async def test_an_agent_that_is_not_there_is_told_in_words_and_found_once_the_setting_is_right(code, tmp_path):
     async with working(code, tmp_path, ["Here."], settings={"acpCoder.command": "no-such-agent"}) as (window, _):
         chat = Chat(window)
-        await window.open_container("ACP Coder")
+        await window.open_container("acp-coder")
         assert await problem(window, chat, "The agent's program was not found.") == ["Open settings", "Start again"]
         assert "no-such-agent" in await chat.frame.locator(".problem").inner_text()
         await window.eventually(window.status_bar, lambda items: "Agent" in items)
@@ -97,7 +97,7 @@ async def test_a_program_that_is_no_agent_is_told_with_what_it_wrote(code, tmp_p
     settings = {"acpCoder.command": sys.executable, "acpCoder.arguments": ["-c", script]}
     async with working(code, tmp_path, settings=settings) as (window, _):
         chat = Chat(window)
-        await window.open_container("ACP Coder")
+        await window.open_container("acp-coder")
         buttons = await problem(window, chat, "exited with status 1 before it answered")
         assert buttons == ["Start again", "Open settings", "Show log"]
         assert "no configuration found" in await chat.frame.locator(".problem").inner_text()
@@ -194,7 +194,7 @@ async def test_the_other_folders_of_a_workspace_are_the_agents_too(code, tmp_pat
         assert str(folders[0]) in system and str(folders[1]) in system
 
         # The same on the wire, which is traced.
-        await window.command("ACP Coder: Show Wire Traffic")
+        await window.command("acp-coder: Show Wire Traffic")
         panel = window.page.locator(".part.panel .view-lines")
         await window.eventually(panel.inner_text, lambda text: "←" in text and '"stopReason":"end_turn"' in text)
 

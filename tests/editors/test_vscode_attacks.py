@@ -78,7 +78,7 @@ async def test_the_words_of_a_stranger_are_no_links_in_notifications_and_long_on
 
         await hide_chat(window)
         agent.refusal = f"No more sessions. {LINK}"
-        await window.command("ACP Coder: New Session")
+        await window.command("acp-coder: New Session")
         await window.eventually(window.notifications, lambda texts: any("No more sessions." in text for text in texts))
         assert await links.count() == 0
 
@@ -89,11 +89,11 @@ async def test_allow_once_answers_only_what_the_person_sees(code, tmp_path):
         hidden = await first.ask({"toolCallId": "a", "title": "Of the first session"})
         await window.eventually(chat.options, lambda names: names == ["Allow", "Refuse"])
         await hide_chat(window)
-        await window.command("ACP Coder: New Session")
+        await window.command("acp-coder: New Session")
         # It shows the chat when it is done; that would close the palette.
         await chat.frame.locator("textarea:focus").wait_for()
         await window.eventually(chat.options, lambda names: names == [])
-        await window.command("ACP Coder: Allow Once")
+        await window.command("acp-coder: Allow Once")
         title, labels = await window.quick_input()
         assert "Of the first session" in title and [label.strip() for label in labels] == ["Allow", "Refuse"]
         assert not hidden.done.is_set()
@@ -103,7 +103,7 @@ async def test_allow_once_answers_only_what_the_person_sees(code, tmp_path):
         assert second.session != first.session
         seen = await second.ask({"toolCallId": "a", "title": "Of the second session"})
         await window.eventually(chat.options, lambda names: names == ["Allow", "Refuse"])
-        await window.command("ACP Coder: Allow Once")
+        await window.command("acp-coder: Allow Once")
         assert await seen.chosen() == "yes"
         assert not hidden.done.is_set()
 
@@ -222,7 +222,7 @@ async def test_what_is_sent_before_the_agent_has_started_and_added_while_the_cha
         await window.open_file(tmp_path / "project" / "a.txt")
         await window.go_to(1)
         await window.page.keyboard.press("Shift+ArrowDown")
-        await window.command("ACP Coder: Add Selection to Chat")
+        await window.command("acp-coder: Add Selection to Chat")
         chips = chat.frame.locator(".composer .chips li")
         await window.eventually(chips.all_inner_texts, lambda texts: [text.strip() for text in texts] == ["a.txt:1"])
         await chat.send("Early")
@@ -250,7 +250,7 @@ async def test_what_is_sent_before_the_agent_has_started_and_added_while_the_cha
         await hide_chat(window)
         await window.go_to(2)
         await window.page.keyboard.press("Shift+ArrowDown")
-        await window.command("ACP Coder: Add Selection to Chat")
+        await window.command("acp-coder: Add Selection to Chat")
         await window.eventually(chips.all_inner_texts, lambda texts: [text.strip() for text in texts] == ["a.txt:2"])
 
 

@@ -85,7 +85,7 @@ async def test_a_question_is_answered_by_a_command_and_by_the_diff_editors_title
         await chat.open()
         await chat.send("Change it")
         await asked(window, chat)
-        await window.command("ACP Coder: Answer the Agent's Question…")
+        await window.command("acp-coder: Answer the Agent's Question…")
         title, labels = await window.quick_input()
         assert "Edit a.txt" in title and [label.strip() for label in labels] == OPTIONS
         await window.choose("Reject")

@@ -80,7 +80,7 @@ async def test_a_long_command_is_read_and_allowed_with_the_keyboard_alone(code, 
         await window.page.set_viewport_size({"width": 1280, "height": 720})
         question = await ask(await begun(chat, agent), run(COMMAND))
         await chat.option("Refuse").wait_for()
-        await window.command("ACP Coder: Answer the Agent's Question…")
+        await window.command("acp-coder: Answer the Agent's Question…")
         _, labels = await window.quick_input()
         assert [label.strip() for label in labels] == ["Show the question", "Refuse"]
         await window.page.keyboard.press("Enter")
@@ -119,7 +119,7 @@ async def test_a_notification_and_a_picker_allow_only_what_they_show_whole(code,
         assert await long.chosen() == "no"
 
         few = await ask(turn, {**run("make one\nmake two"), "toolCallId": "e"})
-        await window.command("ACP Coder: Answer the Agent's Question…")
+        await window.command("acp-coder: Answer the Agent's Question…")
         _, labels = await window.quick_input()
         assert [label.strip() for label in labels] == ["make one", "make two", *WHY.split("\n\n"), "Allow", "Refuse"]
         await window.choose("Allow")
@@ -141,7 +141,7 @@ async def test_the_diff_editor_allows_once_the_last_change_was_in_view(code, tmp
             return [label for label in labels if label.startswith(("Allow Once", "Reject Once"))]
 
         await window.eventually(titles, lambda found: found == ["Reject Once"])
-        await window.command("ACP Coder: Allow Once")
+        await window.command("acp-coder: Allow Once")
         assert not question.done.is_set()
         await tab.click()
         await window.page.locator(".editor.modified .view-lines").last.click()
@@ -150,5 +150,5 @@ async def test_the_diff_editor_allows_once_the_last_change_was_in_view(code, tmp
         await window.eventually(
             lambda: chat.option("Allow").get_attribute("aria-disabled"), lambda value: value is None
         )
-        await window.command("ACP Coder: Allow Once")
+        await window.command("acp-coder: Allow Once")
         assert await question.chosen() == "yes"

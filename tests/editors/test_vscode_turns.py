@@ -166,7 +166,7 @@ async def test_sessions_are_listed_opened_and_deleted(code, tmp_path):
         await chat.open()
         await chat.send("Name a colour")
         await answered(window, chat, "Blue.")
-        await window.command("ACP Coder: New Session")
+        await window.command("acp-coder: New Session")
         await answered(window, chat)
         await chat.send("Name another one")
         await answered(window, chat, "Green.")

@@ -130,7 +130,7 @@ async def test_changes_are_listed_kept_and_reverted_hunk_by_hunk(code, tmp_path)
         await window.eventually(lambda: read(project / "b.txt"), lambda text: text is None)
         await window.eventually(labels, lambda rows: not any(label == "b.txt" for label, _ in rows))
         assert (project / "a.txt").read_text() == reverted
-        await window.command("ACP Coder: Redo What Was Taken Back")
+        await window.command("acp-coder: Redo What Was Taken Back")
         await window.choose("Redo")
         await window.eventually(lambda: read(project / "b.txt"), lambda text: text == "new\n")
         await window.row("Changes", "a.txt").click()

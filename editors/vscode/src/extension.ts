@@ -40,7 +40,7 @@ let running: AgentHost | undefined;
 
 export function activate(context: vscode.ExtensionContext): void {
   const begun = performance.now();
-  const log = vscode.window.createOutputChannel("ACP Coder", { log: true });
+  const log = vscode.window.createOutputChannel("acp-coder", { log: true });
   const trace = new Trace(settings.traceWire);
   const calls = new ToolCalls(Date.now, (error) => {
     log.error(messageOf(error));

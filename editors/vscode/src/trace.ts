@@ -30,7 +30,7 @@ export class Trace implements vscode.Disposable {
   }
 
   private open(): vscode.OutputChannel {
-    this.channel ??= vscode.window.createOutputChannel("ACP Coder: wire", "jsonl");
+    this.channel ??= vscode.window.createOutputChannel("acp-coder: wire", "jsonl");
     return this.channel;
   }
 }

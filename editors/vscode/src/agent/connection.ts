@@ -52,7 +52,7 @@ async function answered(connection: ClientConnection, child: AgentProcess, optio
   const answer = connection.agent.request("initialize", {
     protocolVersion: PROTOCOL_VERSION,
     clientCapabilities: options.capabilities,
-    clientInfo: { name: "vscode-acp-coder", title: "ACP Coder for VS Code", version: options.version },
+    clientInfo: { name: "vscode-acp-coder", title: "acp-coder for VS Code", version: options.version },
   });
   answer.catch(() => undefined);
   gone.catch(() => undefined);

@@ -17,7 +17,7 @@ export class StatusBar implements vscode.Disposable {
     private readonly host: AgentHost,
   ) {
     const { soon } = this.drawing;
-    this.item.name = "ACP Coder";
+    this.item.name = "acp-coder";
     this.disposables = [this.item, new vscode.Disposable(calls.changed.on(soon)), new vscode.Disposable(host.changed.on(soon))];
     this.draw();
     this.item.show();
@@ -42,11 +42,11 @@ export class StatusBar implements vscode.Disposable {
                 running.map((record) => short(record.title, 80)).join("\n") || `${this.host.name} is working`,
                 "acpCoder.toolCalls.focus",
               ]
-            : [this.host.status === "starting" ? "$(loading~spin) Agent" : "$(hubot) Agent", `ACP Coder: ${this.host.status}`, "acpCoder.openChat"];
+            : [this.host.status === "starting" ? "$(loading~spin) Agent" : "$(hubot) Agent", `acp-coder: ${this.host.status}`, "acpCoder.openChat"];
     this.item.text = text;
     this.item.tooltip = tooltip;
     this.item.command = command;
     this.item.backgroundColor = questions.length > 0 ? new vscode.ThemeColor("statusBarItem.warningBackground") : undefined;
-    this.item.accessibilityInformation = { label: `ACP Coder: ${tooltip}`, role: "button" };
+    this.item.accessibilityInformation = { label: `acp-coder: ${tooltip}`, role: "button" };
   }
 }

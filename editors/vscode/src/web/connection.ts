@@ -25,7 +25,7 @@ export async function reach(address: string, version: string, side: Conversation
     const answer = connection.agent.request("initialize", {
       protocolVersion: PROTOCOL_VERSION,
       clientCapabilities: CAPABILITIES,
-      clientInfo: { name: NAME, title: "ACP Coder's page", version },
+      clientInfo: { name: NAME, title: "acp-coder's page", version },
     });
     answer.catch(() => undefined);
     const initialized = await within(PATIENCE, Promise.race([answer, ended.then(refuse)]));

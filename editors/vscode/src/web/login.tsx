@@ -26,7 +26,7 @@ export function Login(): JSX.Element {
         }}
       >
         <img src="/icon.svg" alt="" width="48" height="48" />
-        <h1 id="login">ACP Coder</h1>
+        <h1 id="login">acp-coder</h1>
         <label for="token">Token</label>
         <input
           ref={input}

@@ -32,7 +32,7 @@ function Stage({ view }: { readonly view: View }): JSX.Element {
   if (stage === "looking") {
     return (
       <main class="waiting">
-        <h1>ACP Coder</h1>
+        <h1>acp-coder</h1>
         <p role="status">{linkWords === "" ? "Connecting…" : linkWords}</p>
       </main>
     );
@@ -60,7 +60,7 @@ function Inside({ view }: { readonly view: View }): JSX.Element {
   useEffect(() => {
     const title = active === null ? "" : active.title === "" ? "New session" : active.title;
     const mark = asks ? "? " : active !== null && working.has(active.id) ? "● " : "";
-    document.title = title === "" ? "ACP Coder" : `${mark}${title} – ACP Coder`;
+    document.title = title === "" ? "acp-coder" : `${mark}${title} – acp-coder`;
   }, [active, working, asks]);
   useEffect(() => {
     const key = (event: KeyboardEvent): void => {
@@ -97,7 +97,7 @@ function Inside({ view }: { readonly view: View }): JSX.Element {
             <Menu />
           </button>
           <div class="names">
-            <h1 title={active?.title ?? ""}>{active === null ? "ACP Coder" : active.title === "" ? "New session" : active.title}</h1>
+            <h1 title={active?.title ?? ""}>{active === null ? "acp-coder" : active.title === "" ? "New session" : active.title}</h1>
             {active !== null && (
               <p class="quiet" title={active.cwd}>
                 {labelOfUri(active.cwd)}
