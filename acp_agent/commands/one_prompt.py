@@ -106,7 +106,7 @@ def _say(ended: Ended, cwd: str | None) -> None:
         sys.stderr.write("Something was not done because nobody could be asked: --yes allows it, --mode auto too.\n")
     if ended.session_id:
         where = f"--cwd {shlex.quote(cwd)} " if cwd else ""
-        sys.stderr.write(f'Go on with: acp-coder prompt {where}--session {ended.session_id} "..."\n')
+        sys.stderr.write(f'Continue with: acp-coder prompt {where}--session {ended.session_id} "..."\n')
 
 
 def in_session(options: Namespace, session_id: str, cwd: str, environ: Mapping[str, str]) -> int:

@@ -302,9 +302,9 @@ def _add_prompts(commands: argparse._SubParsersAction[_Parser]) -> None:
         one.add_argument("-m", "--model", help="`provider/model` or `model`")
         which = one.add_mutually_exclusive_group()
         which.add_argument(
-            "-c", "--continue", dest="newest", action="store_true", help="go on with the newest session of the folder"
+            "-c", "--continue", dest="newest", action="store_true", help="continue the newest session of the folder"
         )
-        which.add_argument("--session", metavar="ID", help="go on with this session; its id is printed at the end")
+        which.add_argument("--session", metavar="ID", help="continue this session; its id is printed at the end")
         _add_agent(one, "")
     prompt.add_argument("-p", "--print", action="store_true", help="as `prompt` does anyway")
     prompt.add_argument(

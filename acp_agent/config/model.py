@@ -160,7 +160,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = []
     fallback_models: Annotated[
         list[str],
-        key("Models (`provider/model`) to go on with, in this order, when one is overloaded, out of quota or away."),
+        key("Models (`provider/model`) to continue with, in this order, when one is overloaded, out of quota or away."),
     ] = []
     fallback_retry_after: Annotated[
         float, key("Seconds after which a model that failed is used again in place of its fallback.", ge=0)

@@ -242,7 +242,7 @@ async def _open(job: Headless, client: AcpClient, view: View) -> str:
     if job.newest:
         listed = (await client.list_sessions(cwd=job.cwd)).sessions
         if not listed:
-            raise UsageError(f"there is no session in {job.cwd} to go on with; leave out --continue to begin one")
+            raise UsageError(f"there is no session in {job.cwd} to continue; leave out --continue to begin one")
         session_id = listed[0].session_id
     if session_id is None:
         new = await client.new_session(job.cwd)

@@ -108,7 +108,7 @@ class McpFront:
     async def prompt(self, text: str, context: Context[Any, Any], session: str = "", folder: str = "") -> str:
         """Give the agent a task and wait for its answer.
 
-        `session`: the id of an earlier session to go on with. `folder`: the absolute path to work in.
+        `session`: the id of an earlier session to continue. `folder`: the absolute path to work in.
         """
         where = self._folder(folder)
         name, rest = split_command([acp.TextContent(text=text)])

@@ -95,7 +95,7 @@ async def ask_cost(outbox: Outbox, words: str, more: str) -> bool | None:
 
 async def ask_model(outbox: Outbox, title: str, why: str, models: Sequence[str]) -> str | None:
     """Which of the models goes on in place of one that cannot; `None` if none. Raises ConnectionClosed."""
-    options = [acp.PermissionOption(option_id=name, name=f"Go on with {name}", kind="allow_once") for name in models]
+    options = [acp.PermissionOption(option_id=name, name=f"Continue with {name}", kind="allow_once") for name in models]
     no = acp.PermissionOption(option_id="stop", name="Stop here", kind="reject_once")
     chosen = await _ask_one(outbox, title, why, [*options, no], {"cost": True})
     return chosen if chosen in models else None

@@ -199,10 +199,10 @@ async def test_at_a_limit_that_lasts_the_user_chooses_the_model_that_goes_on(tmp
 
     async with two(tmp_path, [failure], ["done", "more"], fallback="", permissions=[choose]) as r:
         assert (await r.says("go")).endswith("done")
-        assert str(shown[0].tool_call.title).startswith(until) and "first/a. Go on with" in str(
+        assert str(shown[0].tool_call.title).startswith(until) and "first/a. Continue with" in str(
             shown[0].tool_call.title
         )
-        assert [option.name for option in shown[0].options] == ["Go on with second/b", "Stop here"]
+        assert [option.name for option in shown[0].options] == ["Continue with second/b", "Stop here"]
         assert (await r.says("again")).endswith("more") and len(r.first.requests) == 1, "it is the session's model now"
 
 

@@ -216,7 +216,7 @@ async def test_sessions_are_gone_on_with_modes_change_and_folded_text_opens(tmp_
         tty.until("What is allowed", "Shift-Tab", "/resume")
         tty.type("/exit\r")
         assert tty.ended() == 0
-        assert "Go on with: acp-coder --session" in tty.text
+        assert "Continue with: acp-coder --session" in tty.text
 
     def second(tty: Tty, model: FakeModel) -> None:
         tty.until("That was the conversation so far.", "❯ look at @long.txt", "Seen.")
@@ -304,11 +304,11 @@ async def test_a_limit_of_the_server_is_waited_out_where_the_user_sees_it_and_er
         tty.type("third\r")
         tty.until(lambda text: text.count("refused the API key") == 2)
         tty.type("/resume\r")
-        tty.until("Go on with which session?", "1. ", "  go", "a digit, a letter", lambda text: "2. " not in text)
+        tty.until("Continue which session?", "1. ", "  go", "a digit, a letter", lambda text: "2. " not in text)
         tty.type("\x1b")
         tty.until(lambda text: "a digit, a letter" not in text)
         tty.type("\x04")
-        assert tty.ended() == 0 and "Go on with: " not in tty.text
+        assert tty.ended() == 0 and "Continue with: " not in tty.text
 
     limit = Failure(429, {"error": {"message": "Rate limit reached. Please try again in 3s."}})
     await chat(tmp_path, [limit, "At last.", *[Failure(401, {"error": {"message": "bad key"}})] * 2], walk)
@@ -338,7 +338,7 @@ async def test_sessions_models_files_and_an_editor_are_picked_by_keys(tmp_path):
         tty.type("/new\r")
         tty.until(lambda text: text.count("acp-coder in ") == 2)
         tty.type("/resume\r")
-        tty.until("Go on with which session?", "  first words", "a digit, a letter")
+        tty.until("Continue which session?", "  first words", "a digit, a letter")
         tty.type("1")
         tty.until("That was the conversation so far.", lambda text: text.count("❯ first words") == 2)
         tty.type("look at @dee")

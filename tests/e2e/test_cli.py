@@ -121,7 +121,7 @@ async def test_prompt_ends_with_what_was_changed_and_what_failed(tmp_path):
     edit = Answer(tool_calls=(Call("edit", {"path": "gone.txt", "old_string": "a", "new_string": "b"}),))
     async with FakeModel([edit, WRITE, "ok", edit, "It failed.", "It is not done."]) as model:
         done = await ran(model, tmp_path, "prompt", "--yes", "go")
-        assert "Changed: n.txt; 1 call failed.\nGo on with" in done.stderr
+        assert "Changed: n.txt; 1 call failed.\nContinue with" in done.stderr
         done = await ran(model, tmp_path, "prompt", "--json", "--yes", "go")
         last = json.loads(done.stdout.splitlines()[-1])
         assert (last["stopReason"], last["failedCalls"]) == ("end_turn", 1)

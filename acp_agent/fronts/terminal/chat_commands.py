@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from acp_agent.fronts.terminal.screens import BOLD, CYAN, DIM, CommandRow, TerminalStyle
 
 OWN = (
-    CommandRow("resume", "Pick a session of this folder and go on with it"),
+    CommandRow("resume", "Pick a session of this folder and continue it"),
     CommandRow("new", "Begin a new session"),
     CommandRow("model", "Pick a model, or name one"),
     CommandRow("help", "What can be typed and pressed here"),

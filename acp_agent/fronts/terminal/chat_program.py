@@ -263,7 +263,7 @@ class ChatProgram:
             PickRow(each.session_id, f"{_when(each.updated_at)}  {legible(each.title or 'without a title')}")
             for each in others
         ]
-        picked = await self._screen.ask(Pick("Go on with which session?", rows))
+        picked = await self._screen.ask(Pick("Continue which session?", rows))
         if picked.ids:
             await self._end_session()
             await self._load(picked.ids[0])
@@ -508,7 +508,7 @@ class ChatProgram:
     @property
     def farewell(self) -> str:
         """How to go on."""
-        words = f"Go on with: acp-coder --session {self._session}"
+        words = f"Continue with: acp-coder --session {self._session}"
         return f"\n{self._style.paint(DIM, words)}\n" if self._session and self._kept else ""
 
 

@@ -123,7 +123,7 @@ class SessionModels:
         ask: Any = load(ASK_MODEL)
         other: str | None = await ask(
             session.outbox,
-            f"{until}: {session.choices.model}. Go on with another model?",
+            f"{until}: {session.choices.model}. Continue with another model?",
             error.fact,
             known[:MOST_OFFERED],
         )
