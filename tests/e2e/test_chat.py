@@ -349,6 +349,9 @@ async def test_sessions_models_files_and_an_editor_are_picked_by_keys(tmp_path):
         tty.until("Two.")
         said = asked(model, 1)
         assert "first words" in said and "look at @inner/deep.txt" in said and "[deep.txt](/" in said
+        tty.type("/cost\r")
+        tty.until("provider's bill.", lambda text: text.rstrip().split("\n")[-2] == "❯")
+        assert re.search(r"^\d+ s$", tty.text, re.MULTILINE) is None  # A command has no closing line.
         tty.type("/model\r")
         tty.until("Which model?", "fake-model", "other-model", "a digit, a letter")
         tty.type("\x1b[B\r")

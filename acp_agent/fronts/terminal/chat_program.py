@@ -43,7 +43,7 @@ from acp_agent.fronts.terminal.screens import (
     ScreenEvent,
     wrapped,
 )
-from acp_agent.fronts.terminal.turn_view import FAILED, TurnView
+from acp_agent.fronts.terminal.turn_view import FAILED, QUIET, TurnView
 from acp_agent.legible import legible
 from acp_agent.output.sanitize import sanitize_output
 from acp_agent.protocol.transports import Transport
@@ -400,7 +400,10 @@ class ChatProgram:
             answer = await self._client.prompt(self._session, blocks)
             self._kept = self._kept or not text.startswith("/")
             spent = None if before is None or (after := self._cost()) is None else after - before
-            self._view.end(answer.stop_reason, time.monotonic() - (self._since or 0), answer.meta or {}, spent)
+            meta, reason = answer.meta or {}, str(answer.stop_reason)
+            if reason == "end_turn" and text.startswith("/") and "usage" not in meta:
+                reason = QUIET  # The command's answer says it all.
+            self._view.end(reason, time.monotonic() - (self._since or 0), meta, spent)
             ended = answer.stop_reason != "cancelled"
         except PeerError as error:
             self._kept = self._kept or self._view.said

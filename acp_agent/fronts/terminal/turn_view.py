@@ -19,7 +19,7 @@ MAX_FOLDED = 50
 TAIL_LINES = 3
 """Lines of a running command's output, and of a thought, that are drawn."""
 FILES_NAMED = 4
-FAILED = "failed"
+FAILED, QUIET = "failed", "quiet"
 PLAN_MARKS = {"pending": "todo", "in_progress": "doing", "completed": "done"}
 
 
@@ -217,7 +217,7 @@ class TurnView:
         if self._plan and any(entry.status != "completed" for entry in self._plan):
             self._put("plan", self._drawn_plan())
         self._plan = ()
-        if reason == FAILED:
+        if reason in (FAILED, QUIET):
             return
         named = {"end_turn": "", "cancelled": "Stopped", "refusal": "The model refused",
                  "max_tokens": "The answer was cut off: it is too long for the model",
