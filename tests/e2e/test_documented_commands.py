@@ -225,11 +225,11 @@ async def test_setup_writes_what_the_page_shows(editor: str, file: str, tmp_path
     assert written == json.loads(block.text.replace("/absolute/path/of/acp-coder", COMMAND))
 
 
-async def test_the_readme_names_the_slash_commands_that_help_lists(tmp_path: Path) -> None:
+async def test_the_page_names_the_slash_commands_that_help_lists(tmp_path: Path) -> None:
     prepared(tmp_path)
     async with FakeModel() as model:
         done = await anyio.to_thread.run_sync(run, "acp-coder prompt /help", tmp_path, model)
-    text = (ROOT / "README.md").read_text(encoding="utf-8").partition("- **Slash commands**:")[2].partition("Skills")[0]
+    text = (ROOT / "docs/features.md").read_text(encoding="utf-8").partition("- **Slash commands**:")[2].partition("Skills")[0]
     assert len(named := re.findall(r"/(\w+)", text)) > 25
     assert sorted(named) == sorted(re.findall(r"^- `/(\w+)", done.stdout, re.MULTILINE))
 
