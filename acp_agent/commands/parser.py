@@ -33,6 +33,7 @@ COMMANDS: dict[str, str] = {
     "hooks": "acp_agent.commands.extensions.try_hooks:run",
     "policy": "acp_agent.commands.explain_policy:run",
     "setup": "acp_agent.commands.setup:run",
+    "uninstall": "acp_agent.commands.extensions.uninstall:run",
     "lsp": "acp_agent.commands.servers:lsp",
     "conformance": "acp_conformance.kit_main:main",
     "conformance client": "acp_conformance.kit_main:main",
@@ -63,13 +64,14 @@ WELCOME = """\
   acp-coder                               opens a chat here; without a terminal it speaks ACP, as editors start it
   acp-coder "Why does the build fail?"    opens the chat with that
   acp-coder -p "Explain this" < log.txt   answers once, on stdout; what is piped in belongs to the prompt
-  acp-coder -c                            goes on with the newest session of this folder
+  acp-coder -c                            continues the newest session of this folder
   acp-coder setup                         adds the agent to your editor
   acp-coder doctor                        shows what is configured and what is missing
 """
 GROUPS: dict[str, tuple[str, ...]] = {
     "Talk": ("chat", "prompt", "sessions", "models"),
-    "Set up": ("setup", "login", "logout", "doctor", "config", "mcp", "plugin", "hooks", "policy"),
+    "Set up": ("setup", "login", "logout", "doctor", "config", "mcp", "plugin", "hooks", "policy",
+               "uninstall"),
     "Other fronts": ("lsp", "serve", "mcp serve"),
     "Look into it": (
         "audit", "replay", "report", "demo", "conformance", "conformance client", "conformance agent", "completions",
@@ -250,6 +252,10 @@ def build_parser() -> argparse.ArgumentParser:
     doctor.add_argument("--offline", action="store_true", help="do not contact the model's server")
     doctor.add_argument("--all", action="store_true", help="show all that was looked at")
     doctor.add_argument("--updates", action="store_true", help="ask the package index for a newer version")
+
+    uninstall = commands.add_parser("uninstall", help="list what is on this machine of it, or remove that")
+    uninstall.add_argument("--purge", action="store_true", help="remove it, after a question")
+    uninstall.add_argument("--yes", action="store_true", help="with --purge: without asking")
 
     models = commands.add_parser("models", help="list the models that can be chosen here")
     models.add_argument("provider", nargs="?", default=None, help="only this provider's")

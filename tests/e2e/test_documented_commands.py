@@ -229,7 +229,12 @@ async def test_the_page_names_the_slash_commands_that_help_lists(tmp_path: Path)
     prepared(tmp_path)
     async with FakeModel() as model:
         done = await anyio.to_thread.run_sync(run, "acp-coder prompt /help", tmp_path, model)
-    text = (ROOT / "docs/features.md").read_text(encoding="utf-8").partition("- **Slash commands**:")[2].partition("Skills")[0]
+    text = (
+        (ROOT / "docs/features.md")
+        .read_text(encoding="utf-8")
+        .partition("- **Slash commands**:")[2]
+        .partition("Skills")[0]
+    )
     assert len(named := re.findall(r"/(\w+)", text)) > 25
     assert sorted(named) == sorted(re.findall(r"^- `/(\w+)", done.stdout, re.MULTILINE))
 
