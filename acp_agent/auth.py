@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 CLIENT_PROVIDER = "acp_agent.client_provider:ClientProvider"
 SERVER_LABEL = "acp_agent.llm.provider_errors:server_label"
 HINT = (
-    "{server} needs an API key, and none was found. Set {variable} in the environment the editor starts the agent "
+    "{server} needs an API key, and none was found. Set {variable} in the environment that acp-coder is started "
     "with (or that of another known provider: ANTHROPIC_API_KEY, GEMINI_API_KEY, ...), run `acp-coder login`, or set "
     "OPENAI_BASE_URL to a local server that needs no key."
 )

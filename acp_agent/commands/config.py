@@ -51,7 +51,9 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
     elif options.verb == "check":
         notes = config_here(environ).notes
         sys.stdout.writelines(f"{note}\n" for note in notes)
-        sys.stdout.write(f"{file} is right.\n" if file.exists() else f"{file} does not exist; the defaults are used.\n")
+        sys.stdout.write(
+            f"{file} has no errors.\n" if file.exists() else f"{file} does not exist; the defaults are used.\n"
+        )
     else:
         return _show(options, environ)
     return 0

@@ -350,7 +350,7 @@ async def test_sessions_models_files_and_an_editor_are_picked_by_keys(tmp_path):
         said = asked(model, 1)
         assert "first words" in said and "look at @inner/deep.txt" in said and "[deep.txt](/" in said
         tty.type("/cost\r")
-        tty.until("provider's bill.", lambda text: text.rstrip().split("\n")[-2] == "❯")
+        tty.until("Today, all sessions: ", lambda text: text.rstrip().split("\n")[-2] == "❯")
         assert re.search(r"^\d+ s$", tty.text, re.MULTILINE) is None  # A command has no closing line.
         tty.type("/model\r")
         tty.until("Which model?", "fake-model", "other-model", "a digit, a letter")
@@ -422,3 +422,32 @@ async def test_vi_keys_edit_the_input_if_they_are_configured(tmp_path):
 
     slow = Answer(text="never", hang_before=True)
     await chat(tmp_path, ["Fine.", slow], walk, **configured(tmp_path, '[terminal]\nkeys = "vi"\n'))
+
+
+async def test_a_sentence_typed_at_a_question_answers_nothing_and_always_needs_enter(tmp_path):
+    def walk(tty: Tty, model: FakeModel) -> None:
+        tty.until("code · fake-model")
+        for number, words in enumerate(("what does that do?", "also do x", "yes but why", "1 or 2", "no idea", "xyz")):
+            if not number:
+                tty.type("go\r")
+            tty.until("Run this?", "a digit, a letter, or arrows and Enter")
+            tty.type(words)
+            tty.until(lambda text, words=words: f"❯ {words}" in text and "Keys go into the input" in text)
+            assert "↳" not in tty.text and model.requests[1:] == []
+            tty.type("\x15")
+        tty.until("a digit, a letter, or arrows and Enter")
+        tty.type("\x1b[200~a pasted\rline\x1b[201~")
+        tty.until("❯ a pasted", "Keys go into the input")
+        tty.type("\x15\x15\x7f\x15")
+        tty.until("a digit, a letter, or arrows and Enter")
+        tty.type("a")
+        tty.until("❯ 2. Always allow `mkdir` commands in this project")
+        assert "↳" not in tty.text and not (tmp_path / "project" / "new").exists()
+        tty.type("\r")
+        tty.until("↳ Always allow `mkdir`", "Done.")
+        assert (tmp_path / "project" / "new").is_dir()
+        tty.type("\x04")
+        assert tty.ended() == 0
+
+    make = Answer(tool_calls=(Call("bash", {"command": "mkdir new"}),))
+    await chat(tmp_path, [make, "Done."], walk)

@@ -58,7 +58,8 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
     if kept := [path for path in folder_of(Path(state_dir(environ))).glob("*") if path.is_dir()]:
         raise UsageError(
             f"sessions have worktrees in {legible(str(kept[0].parent))}, in which there may be work: `git worktree "
-            "list` in their repositories names them, `/worktree remove NAME` in a session removes one; nothing was removed"
+            "list` in their repositories names them, `/worktree remove NAME` in a session removes one; nothing was "
+            "removed"
         )
     if not (options.yes or _agreed()):
         sys.stdout.write("Nothing was removed. `--yes` removes without asking.\n")

@@ -101,7 +101,13 @@ class CallLines(Struct, frozen=True):
         lines = [f"{indent}{mark} {self._cut(said, max(10, width - 4 - len(facts)))}{style.paint(DIM, facts)}"]
         folded = ""
         seen = list(shown)
-        diffs = [line for diff in call.diffs if diff not in seen for line in diff_lines(diff, style)]
+        several = len(call.diffs) > 1  # Else the first line names the file.
+        diffs = [
+            line
+            for diff in call.diffs
+            if diff not in seen
+            for line in [*([heading(diff, style)] if several else []), *diff_lines(diff, style)]
+        ]
         if diffs:
             lines += [f"{indent}  {line}" for line in diffs[:DIFF_SHOWN]]
             if len(diffs) > DIFF_SHOWN:

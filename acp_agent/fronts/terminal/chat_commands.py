@@ -16,6 +16,7 @@ OWN = (
 GROUPS = {
     "Conversation": "resume new rename clear compact context cost plan fork exit",
     "Changes": "diff checkpoints undo redo worktree",
+    "Tasks": "init review commit",
     "Model and mode": "model mode",
     "What is allowed": "trust permissions policy approve reject unblock hooks",
     "Tools and places": "tools mcp plugins agents place",

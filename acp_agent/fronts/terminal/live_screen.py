@@ -50,6 +50,10 @@ from acp_agent.fronts.terminal.screens import (
 
 QUIET_SECONDS = 0.6
 """How long no key must have been pressed before keys answer a question."""
+WORDS_SECONDS = 2.0
+"""The same after words were typed at the question."""
+HELD_SECONDS = 0.3
+"""A key answers if no other follows within these: else it begins a sentence."""
 PASTED_LINES = 6
 PASTED_CHARS = 800
 """A paste of more is shown as a placeholder."""
@@ -70,6 +74,10 @@ class _Asked(Struct):
     at: int
     armed: bool = False
     """Whether keys answer it."""
+    held: str = ""
+    """A key that answers it unless another follows."""
+    quiet: float = QUIET_SECONDS
+    pressed: anyio.Event = field(default_factory=anyio.Event)
     row: PickRow | None = None
     """The row that is answered in words."""
     marked: set[str] = field(default_factory=set)
@@ -154,10 +162,11 @@ class LiveScreen:
             self._typed_at = max(self._typed_at, time.monotonic())
             self._app.invalidate()
             try:
-                while (left := self._typed_at + QUIET_SECONDS - time.monotonic()) > 0:  # noqa: ASYNC110
-                    await anyio.sleep(left)
-                self._arm(asked)
-                await asked.done.wait()
+                while not asked.done.is_set():
+                    while (left := self._typed_at + asked.quiet - time.monotonic()) > 0:  # noqa: ASYNC110
+                        await anyio.sleep(left)
+                    self._arm(asked)
+                    await self._answered_or_not(asked)
             finally:
                 if asked.row is not None:
                     self._write(self._kept)
@@ -183,6 +192,30 @@ class LiveScreen:
 
     # --- questions --------------------------------------------------------------------------------------------
 
+    async def _answered_or_not(self, asked: _Asked) -> None:
+        """Until it is answered, or a sentence was begun."""
+        while asked.armed and not asked.done.is_set():
+            asked.pressed = anyio.Event()
+            with anyio.move_on_after(HELD_SECONDS if asked.held else math.inf) as waited:
+                await asked.pressed.wait()
+            if waited.cancelled_caught and asked.held:
+                row, asked.held = self._row_of(asked, asked.held), ""
+                if row is not None:
+                    self._mark_or_choose(asked, row)
+
+    def _row_of(self, asked: _Asked, key: str) -> PickRow | None:
+        """The row that a key means."""
+        found = asked.pick.rows
+        if key.isdecimal():
+            return found[int(key) - 1] if 0 < int(key) <= len(found) else None
+        return next((row for row in found if row.key and row.key == key.lower()), None)
+
+    def _words_begin(self, asked: _Asked, text: str) -> None:
+        """What is typed is no answer: it goes into the input, and keys answer again after a pause."""
+        asked.held, asked.armed, asked.quiet = "", False, WORDS_SECONDS
+        self._buffer.insert_text(text)
+        asked.pressed.set()
+
     def _arm(self, asked: _Asked) -> None:
         asked.armed = True
         if not asked.pick.rows:
@@ -202,6 +235,7 @@ class LiveScreen:
     def _answer(self, asked: _Asked, answer: Picked) -> None:
         asked.answer = answer
         asked.done.set()
+        asked.pressed.set()
 
     def _question(self) -> StyleAndTextTuples:
         asked, style = self._asked, self.style
@@ -376,11 +410,14 @@ class LiveScreen:
 
         @keys.add(Keys.BracketedPaste)
         def _(event: KeyPressEvent) -> None:
-            text = event.data.replace("\r\n", "\n").replace("\r", "\n")
-            if text.count("\n") >= PASTED_LINES or len(text) > PASTED_CHARS:
-                self._pastes.append(text)
-                text = _placeholder(len(self._pastes), text)
-            self._buffer.insert_text(text)
+            self._paste(event.data)
+
+    def _paste(self, data: str) -> None:
+        text = data.replace("\r\n", "\n").replace("\r", "\n")
+        if text.count("\n") >= PASTED_LINES or len(text) > PASTED_CHARS:
+            self._pastes.append(text)
+            text = _placeholder(len(self._pastes), text)
+        self._buffer.insert_text(text)
 
     def _add_always(self, keys: KeyBindings) -> None:
         @keys.add("c-c", eager=True)
@@ -407,11 +444,13 @@ class LiveScreen:
             asked = self._asked
             if asked is None:
                 return
-            pressed, found = event.data.lower(), asked.pick.rows
-            if pressed.isdecimal() and 0 < int(pressed) <= len(found):
-                self._mark_or_choose(asked, found[int(pressed) - 1])
-            elif row := next((row for row in found if row.key and row.key == pressed), None):
-                self._mark_or_choose(asked, row)
+            if not event.data.isprintable():
+                return
+            if asked.held or self._row_of(asked, event.data) is None:
+                self._words_begin(asked, asked.held + event.data)
+            else:
+                asked.held = event.data
+                asked.pressed.set()
 
         @keys.add("up", filter=rows, eager=True)
         def _(event: KeyPressEvent) -> None:
@@ -421,15 +460,24 @@ class LiveScreen:
         def _(event: KeyPressEvent) -> None:
             self._move(1)
 
-        @keys.add(" ", filter=rows, eager=True)
+        several = Condition(lambda: self._asked is not None and self._asked.pick.several and not self._asked.held)
+
+        @keys.add(" ", filter=rows & several, eager=True)
         def _(event: KeyPressEvent) -> None:
-            if (asked := self._asked) is not None and asked.pick.several:
+            if (asked := self._asked) is not None:
                 self._mark_or_choose(asked, asked.pick.rows[asked.at])
 
         @keys.add("enter", filter=rows, eager=True)
         def _(event: KeyPressEvent) -> None:
             if (asked := self._asked) is not None:
-                self._choose(asked, asked.pick.rows[asked.at])
+                held, asked.held = asked.held, ""
+                self._choose(asked, self._row_of(asked, held) or asked.pick.rows[asked.at])
+
+        @keys.add(Keys.BracketedPaste, filter=rows, eager=True)
+        def _(event: KeyPressEvent) -> None:
+            if (asked := self._asked) is not None:
+                self._words_begin(asked, asked.held)
+                self._paste(event.data)
 
         @keys.add("escape", filter=rows, eager=True)  # Before the key that is any.
         def _(event: KeyPressEvent) -> None:
@@ -441,11 +489,15 @@ class LiveScreen:
         if asked.pick.several and not row.words:
             asked.marked ^= {row.id}
             self._app.invalidate()
+        elif row.lasts:
+            asked.at = asked.pick.rows.index(row)  # Enter says that it is meant.
+            self._app.invalidate()
         else:
             self._choose(asked, row)
 
     def _move(self, by: int) -> None:
         if (asked := self._asked) is not None:
+            asked.held = ""
             asked.at = (asked.at + by) % len(asked.pick.rows)
             self._app.invalidate()
 

@@ -54,7 +54,8 @@ def permission_pick(request: acp.RequestPermissionRequest) -> Pick:
     for option in ordered:
         key = "" if asks_model or option.kind in used else KEYS.get(option.kind, "")
         used.add(option.kind)
-        rows.append(PickRow(option.option_id, legible(option.name), key))
+        lasts = not asks_model and option.kind.endswith("_always")
+        rows.append(PickRow(option.option_id, legible(option.name), key, lasts=lasts))
     start = 0
     if not asks_model:
         start = next((at for at, option in enumerate(ordered) if option.kind.startswith("reject")), 0)

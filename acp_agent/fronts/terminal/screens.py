@@ -77,12 +77,14 @@ class ScreenEvent(Struct, frozen=True):
 
 
 class PickRow(Struct, frozen=True):
-    """One answer of a question. `key`: a letter that chooses it. `words`: it asks for words."""
+    """One answer of a question. `key`: a letter that chooses it. `words`: it asks for words. `lasts`: it holds for more
+    than this question, so that a key only moves to it and Enter chooses it."""
 
     id: str
     name: str
     key: str = ""
     words: bool = False
+    lasts: bool = False
 
 
 class Pick(Struct, frozen=True):

@@ -286,7 +286,8 @@ class TurnView:
 
     def status(self, working: float | None) -> str:
         """The status line: as much of it as there is room for. `working`: seconds of the running turn."""
-        parts = [self.mode, self.model.removeprefix("default/")]
+        model = self.model.removeprefix("default/")
+        parts = [self.mode, "" if model == "auto" else model]  # Not a mode: the server's first, not known yet.
         if self.usage is not None and self.usage.size:
             share = 100 * self.usage.used // self.usage.size
             parts.append(f"context {share}% of {short(self.usage.size)}")

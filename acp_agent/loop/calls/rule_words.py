@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from acp_agent.config.trusted_files import who_loads
+from acp_agent.safety.lines.reach import EXPANDS, WRITES
 
 __all__ = ["asked_because"]
 
@@ -33,9 +34,12 @@ BETWEEN = re.compile(rf"; (?=(?:{'|'.join(KINDS)}):|{'|'.join(map(re.escape, (*N
 """A name may contain "; " itself."""
 
 VAGUE = frozenset(
-    ("it may change something", "it changes a file that other programs trust", "it deletes what other programs trust")
-)
-"""Reasons that say less than such a rule."""
+    (
+        "it may change something", "it changes a file that other programs trust",
+        "it deletes what other programs trust", EXPANDS, WRITES,
+    )
+)  # fmt: skip
+"""Reasons that say no more than such a rule."""
 
 
 def asked_because(reason: str, rule: str) -> str:

@@ -138,7 +138,8 @@ class SessionModels:
         session = self._session
         choice = error.model or session.choices.model
         name, _, model = choice.partition("/")
-        others = [one for one in session.choices.models if not one.endswith(f"/{AUTO_MODEL}") and one != choice]
+        sent = choice.partition("/")[2] or choice
+        others = [one for one in session.choices.models if one.partition("/")[2] not in (AUTO_MODEL, sent)]
         words = advised(
             error, session.client.plan.name, provider=name, near=nearest(choice, others),
             key_origin=self._models.key_origin(session.config, choice) if error.kind == "auth" else "",

@@ -190,7 +190,9 @@ class Spending:
             )
         if whole.estimated:
             lines.append(f"Of {whole.estimated} calls the server did not count the tokens; they are estimated.")
-        return [*lines, "These are list prices; what you pay is on the provider's bill."]
+        if whole.cost:
+            lines.append("These are list prices; what you pay is on the provider's bill.")
+        return lines
 
 
 def _not_saved(error: StoreError) -> None:

@@ -96,7 +96,7 @@ class Confinement:
 
     def _disk(self) -> str:
         least = self._config.sandbox.min_free_disk if self.kind == "bubblewrap" else 0
-        ended = f"A command is ended before less than {size_words(least)} of disk are free."
+        ended = f"A command is ended when less than {size_words(least)} of disk are left."
         return ended if least else "Nothing limits the disk."
 
     async def _network(self) -> str:

@@ -155,7 +155,7 @@ class Prompts:
             if (prompt := servers.find_prompt(name)) is not None:
                 text, usable = await servers.text_of(prompt, rest)
                 return with_command_text(blocks, text) if usable else text
-        if name and (words := self._unknown(name)):
+        if name and self._session.choices.bound_to is None and (words := self._unknown(name)):
             return words
         return await with_linked_pages(
             blocks,

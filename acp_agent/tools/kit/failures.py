@@ -48,7 +48,7 @@ def wrong_arguments(
     message: str, category: ToolErrorCategory = "invalid_parameters", suggestion: str = "Call it again."
 ) -> ToolError:
     """For the model's own mistake in a call: the user need not read what its schema wants."""
-    shown = "The model gave this call arguments that do not fit, so nothing was run. It was told which."
+    shown = "The model gave this call arguments that do not fit, so nothing was run."
     return ToolError(message, category, suggestion=suggestion, shown=shown)
 
 
