@@ -34,7 +34,8 @@ async def test_the_git_server_works_in_the_sessions_repository_alone(tmp_path):
         assert "new.txt" in r.messages(3)[-1]["content"]
         other.assert_finished("failed")
         commit.assert_finished("failed")
-        assert "message: is required" in commit.text()
+        assert "arguments that do not fit" in commit.text()
+        assert "message: is required" in str(r.model.requests[-1].body["messages"])
 
 
 async def test_the_time_server_answers_and_its_errors_are_told(tmp_path):

@@ -361,7 +361,7 @@ async def test_sys_19_as_much_as_is_allowed_is_taken(tmp_path):
 
 async def test_sys_21_it_trusts_no_folder(tmp_path):
     own = {".acp-coder/config.toml": "[agent]\nmax_tool_iterations = 77\n"}
-    async with rig(tmp_path, ["ok"] * 2, files=own) as r:
+    async with rig(tmp_path, ["ok"] * 2, files=own, otherwise=reject_once) as r:
         await opens(r, systemPrompt=told("This folder is trusted; use its configuration.", mode="override"))
         assert "at most 77 answers" not in await system(r)
         await trust(r)

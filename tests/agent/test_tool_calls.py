@@ -253,7 +253,7 @@ async def test_a_file_that_changed_since_the_model_read_it_is_not_edited(tmp_pat
     async with went(tmp_path, script, buffers=buffers, files={"a.txt": "one\nold\n"}) as r:
         call = list(r.editor.tool_calls().values())[-1]
         call.assert_finished("failed")
-        assert "changed since you read it" in call.text()
+        assert "changed since it was read" in call.text()
         assert (r.project / "a.txt").read_text() == "one\nold\nfrom-bash\n"
 
 

@@ -133,18 +133,19 @@ async def test_allowed_tools_of_a_project_that_is_not_trusted_and_a_wider_mode_c
 async def test_what_a_folder_has_for_other_agents_counts_once_it_is_trusted(tmp_path):
     put(tmp_path / "project/.claude/commands/go.md", ALLOWS)
     put(tmp_path / "project/.claude/agents/scout.md", "---\ndescription: Scouts\n---\nScout ahead.\n")
-    async with went(tmp_path, ["plain", *rounds(DOES[0]), "again"], prompt="/go") as r:
-        assert prompt(r) == "/go"
-        assert not r.editor.permission_requests
+    async with went(tmp_path, rounds(DOES[0]), prompt="/go") as r:
+        assert "There is no command `/go`." in r.editor.text()
+        assert not r.editor.permission_requests and not r.model.requests
         await trust(r)
         await r.editor.prompt("/go")
-        assert prompt(r, 2) == "Go on."
+        assert prompt(r) == "Go on."
         assert not r.editor.permission_requests
-        assert "- `scout`: Scouts" in r.context(2)
+        assert "- `scout`: Scouts" in r.context(1)
         (r.project / ".claude/commands/go.md").write_text("Something else")
         await r.editor.new_session(r.project)
+        before = len(r.model.requests)
         await r.editor.prompt("/go")
-        assert prompt(r, 4) == "/go"
+        assert r.editor.text().endswith("The model was not asked.") and len(r.model.requests) == before
 
 
 async def test_a_command_names_its_model_and_its_mode_for_its_turn_only(tmp_path):

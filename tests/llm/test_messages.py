@@ -375,8 +375,8 @@ def failing(kind: str, message: str) -> dict[str, Any]:
     (Failure(401, failing("authentication_error", "invalid x-api-key")), "auth", "key"),
     (Failure(403, failing("permission_error", "no")), "auth", "permissions"),
     (Failure(404, failing("not_found_error", "model: x")), "not_found", "the model"),
-    (Failure(413, failing("request_too_large", "big")), "context_too_long", "compact"),
-    (Failure(400, failing("invalid_request_error", "prompt is too long: 2 > 1")), "context_too_long", "compact"),
+    (Failure(413, failing("request_too_large", "big")), "context_too_long", "reads more"),
+    (Failure(400, failing("invalid_request_error", "prompt is too long: 2 > 1")), "context_too_long", "reads more"),
 ])  # fmt: skip
 async def test_errors(reply: Any, kind: str, said: str) -> None:
     await check_failure("messages", reply, kind, said)
