@@ -116,7 +116,15 @@ def test_a_tool_and_a_provider_are_the_files_that_are_listed(tmp_path: Path):
     assert before.keys() <= after.keys()
 
     house = ("generated", "house", "limits", "ratchets")
-    assert passed(tmp_path, *(f"tests/house/test_{name}.py" for name in house), "-k", "not files_are_short and not page_is_built") > 100
+    assert (
+        passed(
+            tmp_path,
+            *(f"tests/house/test_{name}.py" for name in house),
+            "-k",
+            "not files_are_short and not page_is_built",
+        )
+        > 100
+    )
     of_tools = ("tests/tools/test_contract.py", "tests/tools/test_deny_read.py", "tests/loop/test_offer.py")
     assert passed(tmp_path, *of_tools, "-k", "checksum or every_tool or known") > 10
     assert passed(tmp_path, "tests/tools/test_checksum.py") == 1
