@@ -46,7 +46,7 @@ def bash(command: str, **more: Any) -> Answer:
 
 def doctor(environ: Mapping[str, str], cwd: Path) -> str:
     """What `acp-coder doctor` says."""
-    argv = [COMMAND, "doctor", "--offline"]
+    argv = [COMMAND, "doctor", "--offline", "--all"]
     return subprocess.run(argv, env=environ, cwd=cwd, capture_output=True, text=True, check=False).stdout
 
 
