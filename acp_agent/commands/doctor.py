@@ -103,8 +103,7 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
     sys.stdout.write("\n")
     for mark, subject, words in lines:
         if options.all or mark != NOTE:
-            shown = words if options.all or mark in (BAD, WARN) else words.partition("\n")[0]
-            sys.stdout.write(f"{mark:<3} {subject:<16} {shown}\n")
+            sys.stdout.write(f"{mark:<3} {subject:<16} {words}\n")
     if not options.all:
         sys.stdout.write("\n`acp-coder doctor --all` shows versions, configuration, paths and limits, too.\n")
     return 1 if any(mark == BAD for mark, _, _ in lines) else 0
@@ -141,7 +140,7 @@ def checks(options: Namespace, environ: Mapping[str, str]) -> Iterator[Line]:
     yield _store(config, environ)
     log = log_file(config.settings.log, environ)
     yield NOTE, "log", str(log) if log is not None else "stderr only"
-    yield anyio.run(_shell, environ)
+    yield from anyio.run(_shell, environ)
     yield from _confinement(config, environ)
     yield _audit(config, environ)
     rg = find_program("rg", environ, (Path.cwd(),))
@@ -361,7 +360,7 @@ def _store(config: Config, environ: Mapping[str, str]) -> Line:
     return OK, "sessions", f"{count} in {store.where}"
 
 
-async def _shell(environ: Mapping[str, str]) -> Line:
+async def _shell(environ: Mapping[str, str]) -> list[Line]:
     commands = LocalCommands(environ=environ, folders=(Path.cwd(),))
     with anyio.move_on_after(SHELL_SECONDS):
         process = await commands.run(Command('printf "%s\\n%s" "$BASH_VERSION" "$PATH"', Path.cwd()))
@@ -369,8 +368,8 @@ async def _shell(environ: Mapping[str, str]) -> Line:
             status = await process.wait()
             bash, _, path = process.stdout.partition("\n")
             if status.exit_code != 0:
-                return BAD, "shell", process.stderr
-            return OK, "shell", f"bash {bash}\n{'':21}PATH {path}"
+                return [(BAD, "shell", process.stderr)]
+            return [(OK, "shell", f"bash {bash}"), (NOTE, "", f"PATH {path}")]
         finally:
             await process.close()
-    return BAD, "shell", f"bash did not answer within {SHELL_SECONDS:g} s"
+    return [(BAD, "shell", f"bash did not answer within {SHELL_SECONDS:g} s")]

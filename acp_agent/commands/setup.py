@@ -9,7 +9,7 @@ from pathlib import Path
 
 from acp_agent.errors import UsageError
 from acp_agent.own_programs import find_program
-from acp_agent.setup.change import Change, is_set_up, planned, undone, write
+from acp_agent.setup.change import is_set_up, planned, undone, write
 from acp_agent.setup.editor_table import Editor, config_path, editor, editors
 
 
@@ -26,7 +26,8 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
         sys.stdout.write(f"{row.name} is already set up in {path}; nothing to write.\n")
         return 0
     sys.stdout.write(change.diff())
-    if options.dry_run or not (options.yes or _agreed(change)):
+    what = "Remove" if change.after is None else "Write"
+    if options.dry_run or not (options.yes or agreed(f"{what} {change.path}?")):
         sys.stdout.write("Nothing was written.\n" + ("" if options.dry_run else "`--yes` writes without asking.\n"))
         return 0
     write(row, change, environ, undo=options.undo)
@@ -63,10 +64,10 @@ def _state(row: Editor, path: Path) -> str:
         return "unreadable"
 
 
-def _agreed(change: Change) -> bool:
+def agreed(question: str) -> bool:
+    """Whether the user says yes; no if nobody can be asked."""
     if not sys.stdin.isatty():
         return False
-    what = "Remove" if change.after is None else "Write"
-    sys.stdout.write(f"{what} {change.path}? [y/N] ")
+    sys.stdout.write(f"{question} [y/N] ")
     sys.stdout.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -68,10 +68,8 @@ class Config(msgspec.Struct, frozen=True):
         """The same in a folder whose own file, this layer, has come to be trusted. Raises ConfigError."""
         at = next(index for index, layer in enumerate(self.layers) if layer.name == ENVIRONMENT_LAYER)
         below = list(self.layers[:at])
-        notes = present_names(project)
-        _check(project, project=True)
-        _check_named(project, below)
-        layers = [*below, _of_folder(project, below), *self.layers[at:]]
+        notes, layer = _trusted(project, below)
+        layers = [*below, layer, *self.layers[at:]]
         config = msgspec.structs.replace(
             self, settings=_convert(merge(layers), layers), layers=tuple(layers), notes=(*self.notes, *notes)
         )
@@ -107,10 +105,9 @@ def load_config(
         _check(file, project=False)
         layers.append(file)
     if project is not None:
-        notes += present_names(project)
-        _check(project, project=True)
-        _check_named(project, layers)
-        layers.append(_of_folder(project, layers))
+        said, layer = _trusted(project, layers)
+        notes += said
+        layers.append(layer)
     layers.append(environment_layer(environ))
     if flags:
         notes += present_names(given := flags_layer(flags))
@@ -249,6 +246,14 @@ def _check_named(project: Layer, below: list[Layer]) -> None:
                     f"{_where(project, f'{table}.{name}')}: `{table}.{name}` is a {kind} in your own configuration, "
                     "which a project cannot change; use another name in the project"
                 )
+
+
+def _trusted(project: Layer, below: list[Layer]) -> tuple[list[str], Layer]:
+    """What there is to say of a trusted folder's layer, and the layer as it counts above these. Raises ConfigError."""
+    notes = present_names(project)
+    _check(project, project=True)
+    _check_named(project, below)
+    return list(notes), _of_folder(project, below)
 
 
 def _of_folder(project: Layer, below: list[Layer]) -> Layer:

@@ -185,7 +185,7 @@ async def _forget(client: AcpClient, session_id: str) -> None:
 
 
 class Titles:
-    """Which call runs in which terminal."""
+    """Which call runs in which terminal, and whether there is anything to go on with."""
 
     def __init__(self) -> None:
         self._calls: dict[str, str] = {}

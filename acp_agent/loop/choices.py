@@ -15,12 +15,12 @@ from acp_agent.store.base import SessionRecord
 from acp_agent.store.session_store import SessionStore
 
 LONGEST_NAME = 200
-"""Characters of a model's name that it is compared by."""
+"""Characters of a name that it is compared by."""
 
 
-def nearest(name: str, names: Sequence[str]) -> list[str]:
-    """Up to three that may have been meant."""
-    close: list[str] = load("difflib:get_close_matches")(name[:LONGEST_NAME], names, n=3, cutoff=0.5)
+def nearest(name: str, names: Sequence[str], most: int = 3, cutoff: float = 0.5) -> list[str]:
+    """Those that may have been meant. `cutoff`: how alike they have to be, from 0 to 1."""
+    close: list[str] = load("difflib:get_close_matches")(name[:LONGEST_NAME], names, n=most, cutoff=cutoff)
     return close
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
@@ -130,8 +131,10 @@ async def _cost(session: Session, parts: Parts, rest: str) -> str:
 
 def _markdown(lines: Sequence[str]) -> str:
     """Paragraphs, and lists of the lines that begin with a dash."""
-    pairs = zip(lines, ["", *lines], strict=False)
-    return "".join(f"{chr(10) * (1 if line[:1] == before[:1] == '-' else 2)}{line}" for line, before in pairs).strip()
+    text = lines[0]
+    for before, line in pairwise(lines):
+        text += ("\n" if before.startswith("-") and line.startswith("-") else "\n\n") + line
+    return text
 
 
 async def _plan(session: Session, parts: Parts, rest: str) -> str:

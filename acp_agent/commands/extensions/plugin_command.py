@@ -10,6 +10,7 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from acp_agent.commands.setup import agreed
 from acp_agent.errors import UsageError
 from acp_agent.plugins.contained import Files, PluginError, read_files
 from acp_agent.plugins.installed import Installed, Shelf
@@ -81,9 +82,7 @@ def _agreed(options: Namespace, digest: str) -> bool:
         return True
     if not sys.stdin.isatty():
         raise UsageError(f"nobody can be asked: look at it, then give --digest {digest}")
-    sys.stdout.write("Use exactly these files? [y/N] ")
-    sys.stdout.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return agreed("Use exactly these files?")
 
 
 def _list(options: Namespace, shelf: Shelf, environ: Mapping[str, str]) -> int:

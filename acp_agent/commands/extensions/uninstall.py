@@ -13,6 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from acp_agent.commands.setup import agreed
 from acp_agent.config.credentials import forget_key, stored_names
 from acp_agent.config.xdg import config_dir, data_dir, state_dir
 from acp_agent.errors import UsageError
@@ -38,7 +39,7 @@ class _Found(Struct, frozen=True):
     @property
     def lines(self) -> Iterator[str]:
         for path, what in self.folders:
-            yield f"{legible(str(path))}: {what} ({size_words(_size(path)) if _size(path) else 'empty'})"
+            yield f"{legible(str(path))}: {what} ({size_words(size) if (size := _size(path)) else 'empty'})"
         for row, path in self.editors:
             yield f"{legible(str(path))}: the entry in the configuration of {row.name}"
         if self.keys:
@@ -61,7 +62,7 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
             "list` in their repositories names them, `/worktree remove NAME` in a session removes one; nothing was "
             "removed"
         )
-    if not (options.yes or _agreed()):
+    if not (options.yes or agreed("Close editors and terminals that use it first. Remove all of this?")):
         sys.stdout.write("Nothing was removed. `--yes` removes without asking.\n")
         return 1
     for row, path in found.editors:
@@ -96,11 +97,3 @@ def _set_up(row: Editor, path: Path) -> bool:
 
 def _size(path: Path) -> int:
     return sum(each.lstat().st_size for each in path.rglob("*") if not each.is_dir())
-
-
-def _agreed() -> bool:
-    if not sys.stdin.isatty():
-        return False
-    sys.stdout.write("Close editors and terminals that use it first. Remove all of this? [y/N] ")
-    sys.stdout.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")

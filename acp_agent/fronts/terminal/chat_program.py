@@ -43,7 +43,7 @@ from acp_agent.fronts.terminal.screens import (
     ScreenEvent,
     wrapped,
 )
-from acp_agent.fronts.terminal.turn_view import FAILED, QUIET, TurnView
+from acp_agent.fronts.terminal.turn_view import NO_LINE, TurnView
 from acp_agent.legible import legible
 from acp_agent.output.sanitize import sanitize_output
 from acp_agent.protocol.transports import Transport
@@ -402,12 +402,12 @@ class ChatProgram:
             spent = None if before is None or (after := self._cost()) is None else after - before
             meta, reason = answer.meta or {}, str(answer.stop_reason)
             if reason == "end_turn" and text.startswith("/") and "usage" not in meta:
-                reason = QUIET  # The command's answer says it all.
+                reason = NO_LINE  # The command's answer says it all.
             self._view.end(reason, time.monotonic() - (self._since or 0), meta, spent)
             ended = answer.stop_reason != "cancelled"
         except PeerError as error:
             self._kept = self._kept or self._view.said
-            self._view.end(FAILED, 0.0, {}, None)
+            self._view.end(NO_LINE, 0.0, {}, None)
             self._tell(RED, legible(error.message))
         except ConnectionClosed:
             await anyio.sleep_forever()  # Who watches the agent says why it has ended.

@@ -19,7 +19,8 @@ MAX_FOLDED = 50
 TAIL_LINES = 3
 """Lines of a running command's output, and of a thought, that are drawn."""
 FILES_NAMED = 4
-FAILED, QUIET = "failed", "quiet"
+NO_LINE = ""
+"""In place of why a turn has ended: what says it stands there already."""
 PLAN_MARKS = {"pending": "todo", "in_progress": "doing", "completed": "done"}
 
 
@@ -209,7 +210,7 @@ class TurnView:
         self._changed, self._asked, self.said, self.notice = {}, [], False, ""
 
     def end(self, reason: str, seconds: float, meta: Mapping[str, Any], cost: float | None) -> None:
-        """The closing line; none if it has failed."""
+        """The closing line, but for `NO_LINE`."""
         self._end_text()
         for call in [*self._calls.values()]:
             call.status = "failed"
@@ -217,7 +218,7 @@ class TurnView:
         if self._plan and any(entry.status != "completed" for entry in self._plan):
             self._put("plan", self._drawn_plan())
         self._plan = ()
-        if reason in (FAILED, QUIET):
+        if reason == NO_LINE:
             return
         named = {"end_turn": "", "cancelled": "Stopped", "refusal": "The model refused",
                  "max_tokens": "The answer was cut off: it is too long for the model",

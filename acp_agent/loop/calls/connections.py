@@ -217,9 +217,8 @@ class Connections:
         line = line if len(line) <= SHOWN_COMMAND else line[: SHOWN_COMMAND - 1] + "…"
         words = ["Your credential for it is put into the command's requests."] if self._has_credential(host) else []
         words += [f"This is not a public host: {host.near}."] if host.near else []
-        content: list[acp.ToolCallContent] = [
-            acp.Content(content=acp.TextContent(text=legible(text))) for text in ["\n\n".join(words)] if text
-        ]
+        text = acp.TextContent(text=legible("\n\n".join(words)))
+        content: list[acp.ToolCallContent] = [acp.Content(content=text)] if words else []
         title, call_id = legible(f"Connect to {_whole(host)} (for `{line}`)"), str(uuid.uuid4())
         outbox = network.session.outbox
         outbox.emit(acp.ToolCall(tool_call_id=call_id, title=title, kind="fetch", status="pending", content=content))

@@ -202,9 +202,8 @@ class Models:
         name = choice.partition("/")[0]
         settings = self.settings(config, name)
         where = shown_url(settings.base_url) or "the OpenAI API"
-        key = find_key(name, settings, self._environ)
-        if key is not None:
-            return f"Model: `{choice}` at {where}. Key: {key.origin}."
+        if origin := self.key_origin(config, choice):
+            return f"Model: `{choice}` at {where}. Key: {origin}."
         if not settings.api_key_env or not needs_key(settings.base_url, _api(settings)):
             return f"Model: `{choice}` at {where}, which needs no key."
         words = f"set {settings.api_key_env}, or run `acp-coder login` in a terminal"

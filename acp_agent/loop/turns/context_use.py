@@ -142,9 +142,8 @@ class ContextUse:
         ]
         budget = 100 * self._room.allowed(size.window) / size.window
         what = "it is compacted" if self._room.config.enabled else "turns stop"
-        unknown = ""
-        if not self._room.knows(asked):
-            unknown = " (assumed: its size is not known; `providers.NAME.context_window` sets it)"
+        assumed = " (assumed: its size is not known; `providers.NAME.context_window` sets it)"
+        unknown = "" if self._room.knows(asked) else assumed
         lines.append(
             f"The model can hold {size.window:,} tokens{unknown}: {100 * size.all / size.window:.0f} % are in use; at "
             f"{budget:.0f} % {what}."

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -13,6 +12,7 @@ from msgspec.structs import replace
 from acp_agent.llm.base import Message, TextPart, UserMessage
 from acp_agent.loop.beside.published_diagnostics import diagnostics_block, mentions_diagnostics
 from acp_agent.loop.calls.runner import Calls
+from acp_agent.loop.choices import nearest
 from acp_agent.loop.memory.memory import Memory
 from acp_agent.loop.memory.session_goals import PROMPT, goal_words, mentions
 from acp_agent.loop.model.ready_model import SessionModels
@@ -171,7 +171,7 @@ class Prompts:
         if COMMAND.fullmatch(name) is None or self._session.roots.disk.kind(Path("/", name)) is not None:
             return ""
         known = [command.name for command in self.menu.update().available_commands]
-        near = get_close_matches(name, known, 1)
+        near = nearest(name, known, 1, cutoff=0.6)
         meant = f" Did you mean `/{near[0]}`?" if near else ""
         return f"There is no command `/{name}`.{meant} `/help` lists them. The model was not asked."
 

@@ -137,8 +137,9 @@ def _only(arguments: Sequence[str], known: frozenset[str]) -> bool:
 RUNNERS = frozenset(("uv", "poetry", "pdm", "hatch", "pipenv"))
 """`X run PROGRAM …`: the scope is that of the program."""
 
-INSTALLED = (("npx",), ("npx", "--no-install"), ("npx", "--no"), ("bunx",), ("pnpm", "exec"), ("yarn", "exec"))[::-1]
-"""`X PROGRAM …`: runs the program that the project has installed; without options that would choose another one."""
+INSTALLED = (("npx", "--no-install"), ("npx", "--no"), ("npx",), ("bunx",), ("pnpm", "exec"), ("yarn", "exec"))
+"""`X PROGRAM …`: runs the program that the project has installed; without options that would choose another one. The
+first that fits counts."""
 
 SCRIPTS = frozenset(("npm", "pnpm", "yarn", "bun"))
 """`X run SCRIPT`: scripts of the project's package.json."""

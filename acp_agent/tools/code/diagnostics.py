@@ -23,6 +23,7 @@ from acp_agent.schema.acp import Content, TextContent
 from acp_agent.tools.code.diagnostics_checkers import Check, Kind, choose, looked_for
 from acp_agent.tools.code.diagnostics_parsers import Diagnostic, Severity, plain
 from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.failures import not_there
 from acp_agent.tools.kit.positions import columns, documents_of
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
@@ -130,9 +131,7 @@ class Diagnostics(Tool[DiagnosticsParams]):
 def _checks(params: DiagnosticsParams, roots: Roots) -> list[Check]:
     path = None if params.path is None else roots.resolve(params.path)
     if path is not None and not path.exists():
-        raise ToolError(
-            f"{params.path} does not exist.", "invalid_parameters", suggestion="Use `find_path` to find it."
-        )
+        raise not_there(params.path)
     checks = choose(params.kind, path, roots)
     if not checks:
         raise ToolError(

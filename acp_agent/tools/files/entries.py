@@ -21,6 +21,7 @@ from acp_agent.safety.deciding.decide import judge_access
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.folders.trees import Judged, Mode, TooMany, special_in
 from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.failures import not_there
 from acp_agent.tools.kit.other_forms import renamed
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
@@ -96,7 +97,7 @@ def need_allowed(accesses: Iterable[Access], ctx: ToolContext) -> None:
 async def need_entry(ctx: ToolContext, path: Path, shown: str) -> FileStat:
     found = await ctx.files.stat(path)
     if found is None:
-        raise ToolError(f"{shown} does not exist.", "invalid_parameters", suggestion="Use `find_path` to find it.")
+        raise not_there(shown)
     return found
 
 

@@ -23,6 +23,7 @@ from acp_agent.tools.files.entries import (
     told,
 )
 from acp_agent.tools.kit.base import Params, PathTool
+from acp_agent.tools.kit.failures import not_there
 from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 
@@ -43,9 +44,7 @@ class ListDirectory(PathTool[ListDirectoryParams]):
         path = ctx.roots.resolve(params.path)
         found = await ctx.files.stat(path)
         if found is None:
-            raise ToolError(
-                f"{params.path} does not exist.", "invalid_parameters", suggestion="Use `find_path` to find it."
-            )
+            raise not_there(params.path)
         if found.kind != "dir":
             raise ToolError(f"{params.path} is not a folder.", suggestion="Use `read` for a file.")
         listed = await ctx.files.list(path, ctx.config.files.max_results)

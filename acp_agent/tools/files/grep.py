@@ -12,6 +12,7 @@ from acp_agent.errors import ToolError
 from acp_agent.executors.base import Found, GrepQuery
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.base import Params, PathTool
+from acp_agent.tools.kit.failures import not_there
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 NO_MATTER = frozenset(("-n", "-A", "-B", "-C", "context", "multiline"))
@@ -121,9 +122,7 @@ class Grep(PathTool[GrepParams]):
         root = ctx.roots.resolve(params.path)
         found = await ctx.files.stat(root)
         if found is None:
-            raise ToolError(
-                f"{params.path} does not exist.", "invalid_parameters", suggestion="Use `find_path` to find it."
-            )
+            raise not_there(params.path)
         if found.kind == "other":
             what = "a pipe, a socket or a device, not a file or folder"
             raise ToolError(f"{params.path} is {what}, so it was not searched.", "invalid_parameters")

@@ -17,6 +17,7 @@ from acp_agent.schema.acp import Content, ImageContent
 from acp_agent.tools.files.notebook import SUFFIX, notebook_at, why_not
 from acp_agent.tools.files.notebook_view import shown_notebook
 from acp_agent.tools.kit.base import Params, PathTool
+from acp_agent.tools.kit.failures import not_there
 from acp_agent.tools.kit.text import need_file, numbered, read_file
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult, Verbatim
 
@@ -91,15 +92,14 @@ async def _missing(shown: str, path: Path, ctx: ToolContext) -> ToolError:
     folder = path.parent
     found = await ctx.files.stat(folder)
     if found is None or found.kind != "dir":
-        told = f"{shown} does not exist, and neither does its folder."
-        return ToolError(told, "invalid_parameters", suggestion="Use `find_path` to find it.")
+        return not_there(shown, "does not exist, and neither does its folder.")
     names = [name for name, _ in (await ctx.files.list(folder)).entries]
     stem = path.stem.lower()
     near = [name for name in names if stem and (stem in name.lower() or _part_of(name, stem))][:5]
-    told = f"{shown} does not exist."
     if near:
-        return ToolError(f"{told} There are similar names: {', '.join(near)}.", "invalid_parameters")
-    return ToolError(told, "invalid_parameters", suggestion="Use `find_path` to find it.")
+        told = f"{shown} does not exist. There are similar names: {', '.join(near)}."
+        return ToolError(told, "invalid_parameters")
+    return not_there(shown)
 
 
 def _part_of(name: str, stem: str) -> bool:

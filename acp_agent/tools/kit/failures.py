@@ -52,6 +52,11 @@ def wrong_arguments(
     return ToolError(message, category, suggestion=suggestion, shown=shown)
 
 
+def not_there(shown: str | None, told: str = "does not exist.") -> ToolError:
+    """For a path at which nothing is."""
+    return ToolError(f"{shown} {told}", "invalid_parameters", suggestion="Use `find_path` to find it.")
+
+
 def is_retryable(category: ToolErrorCategory) -> bool:
     return category in PASSING
 

@@ -19,6 +19,7 @@ from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.schema.acp import Content, TextContent, ToolCallContent, ToolKind
 from acp_agent.schema.lsp_types import Diagnostic, Position, Range
 from acp_agent.tools.kit.base import Params, PathTool
+from acp_agent.tools.kit.failures import not_there
 from acp_agent.tools.kit.shown_documents import load_documents, source_files
 from acp_agent.tools.kit.text import read_file
 from acp_agent.tools.kit.tool_context import Description, Location, ToolContext
@@ -68,7 +69,7 @@ async def document_at(ctx: ToolContext, shown: str) -> Document:
     path = ctx.roots.resolve(shown)
     found = await read_file(ctx, path, shown)
     if found is None:
-        raise ToolError(f"{shown} does not exist.", "invalid_parameters", suggestion="Use `find_path` to find it.")
+        raise not_there(shown)
     return Document(path, found.text)
 
 
@@ -79,7 +80,7 @@ async def documents_of(shown: str | None, ctx: ToolContext) -> tuple[list[Docume
     root = ctx.roots.cwd if shown is None else ctx.roots.resolve(shown)
     found = await ctx.files.stat(root)
     if found is None:
-        raise ToolError(f"{shown} does not exist.", "invalid_parameters", suggestion="Use `find_path` to find it.")
+        raise not_there(shown)
     if found.kind == "file":
         return [await document_at(ctx, shown or "")], 0
     if shown is None:

@@ -372,7 +372,7 @@ export class Browser {
         }
         return;
       case "complete":
-        // Files are the server's, and the protocol lists none.
+        // Files are the server's; the protocol lists none, so it is asked beside it.
         this.chat.send({ type: "completions", request: message.request, entries: await filesLike(this.host.active?.cwd ?? "", message.query) });
         return;
       case "openLink":
