@@ -95,7 +95,7 @@ async def test_toad_shows_the_diff_and_what_is_allowed_is_done(tmp_path):
         assert (pane.project / "app.py").read_text() == APP
         pane.picture("toad-question", seen)
         pane.type("a")
-        await pane.until("Asked because it writes")
+        await pane.until("Asked because its output goes to a file")
         pane.type("a")
         await pane.until(lambda text: "Approval request" in text and "made.txt" in text)
         pane.type("a")
@@ -261,7 +261,7 @@ async def test_marimo_shows_the_change_and_what_is_allowed_is_on_disk(tmp_path):
         assert (notebook.project / "app.py").read_text() == NOTEBOOK
         await notebook.choose("number = 42", "Allow once")
         await notebook.choose("made.txt", "Allow once")
-        await notebook.choose("Asked because it writes", "Allow once")
+        await notebook.choose("Asked because its output goes to a file", "Allow once")
         await notebook.says("The number is 42 now.")
         assert (notebook.project / "app.py").read_text() == NOTEBOOK.replace("number = 1", "number = 42")
         assert (notebook.project / "seen.txt").read_text().endswith("return\nmade\n")

@@ -44,4 +44,4 @@ async def test_each_command_in_a_pane_is_asked_about(tmp_path: Path, monkeypatch
             assert "hello" in await ran(made) and "hello" in await ran(made)
         assert len(made.editor.permission_requests) == 2
         for line, asked in zip(lines, made.editor.permission_requests, strict=True):
-            assert line in "".join(str(item) for item in asked.tool_call.content or ())
+            assert f"(for `{line}`)" in str(asked.tool_call.title)

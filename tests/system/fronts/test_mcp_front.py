@@ -58,7 +58,7 @@ async def test_commands_for_the_agents_own_user_are_not_those_of_its_client(tmp_
         for text in ("/mode auto", "/trust", "/trust yes 0123456789ab", "/approve 1", "/undo"):
             said, failed = await client.call("prompt", text=text)
             assert failed and "is for the agent's own user" in said
-        assert (await client.call("prompt", text="/unknown"))[0].startswith("Hi.")
+        assert (await client.call("prompt", text="/unknown"))[0].startswith("There is no command `/unknown`.")
 
 
 async def test_what_cannot_be_is_said(tmp_path):

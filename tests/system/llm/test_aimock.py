@@ -25,6 +25,8 @@ PROGRAM = ROOT / "tests/.node/node_modules/@copilotkit/aimock/dist/cli.js"
 NODE = ROOT / "tests/.node-program/node_modules/node/bin"
 APIS = {"chat": "/v1", "responses": "/v1", "messages": "/v1", "ollama": "", "bedrock": ""}
 """With the path of their base URL. Of Vertex AI it has Gemini's own API, which we do not speak."""
+PROVIDER = {"retry_base_delay": 0.01, "models": '["fake-model"]'}
+"""It answers for more models than it lists."""
 LONG = "one two three four five six seven"
 PIECES = range(1, 12)
 CLOUD = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
@@ -92,7 +94,7 @@ def double(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 async def session(double: str, api: str, folder: Path, **provider: Any) -> AsyncIterator[FakeEditor]:
     """A session whose model is the double's, by that API."""
     config = folder / "config.toml"
-    lines = [f"{key} = {value}" for key, value in {"retry_base_delay": 0.01, **provider}.items()]
+    lines = [f"{key} = {value}" for key, value in {**PROVIDER, **provider}.items()]
     config.write_text("[providers.default]\n" + "\n".join(lines))
     put(folder / "project/a.txt", "The first.\n")
     put(folder / "project/b.txt", "The second.\n")
