@@ -502,14 +502,18 @@ class Agent:
         return PromptResponse(stop_reason=reason, usage=used.get("usage"), meta=used or None)
 
     async def steer(self, request: acp.PromptRequest) -> dict[str, str]:
-        """`_session/steering`, a convention of adapters: what the user writes while a turn runs joins it."""
+        """`_session/steering`, a convention of adapters: what the user writes while a turn runs joins it. With
+        `_meta.steering.untilJoined` the answer comes when it has joined, or was given back by a cancel (`returned`)."""
         session = await self._session(request.session_id)
         if not says_something(request.prompt):
             raise InvalidParams("Invalid params: $.prompt: nothing was said")
-        if not (reason := await session.steer(request.prompt)):
+        given = (request.meta or {}).get("steering")
+        wished = given if isinstance(given, dict) else {}
+        if not (reason := await session.steer(request.prompt, until_joined=wished.get("untilJoined") is True)):
             return {"outcome": "injected"}
-        wished = (request.meta or {}).get("steering")
-        ready = isinstance(wished, dict) and wished.get("idleBehavior") == "promptRequired"
+        if reason == "cancelled":
+            return {"outcome": "returned", "reason": reason}
+        ready = wished.get("idleBehavior") == "promptRequired"
         return {"outcome": "promptRequired" if ready else "failed", "reason": reason}
 
     async def undo(self, method: str, params: Any) -> Any:

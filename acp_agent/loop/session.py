@@ -33,6 +33,7 @@ from acp_agent.loop.modes import MODES, Mode, narrower
 from acp_agent.loop.opened import Opened
 from acp_agent.loop.options import places_of
 from acp_agent.loop.session_state import SessionState
+from acp_agent.loop.turn_queue import Joining
 from acp_agent.protocol.client import Client
 from acp_agent.schema import acp
 from acp_agent.store.session_store import SessionStore
@@ -279,6 +280,8 @@ class Session(SessionState):
         try:
             return await self._answer(parts, blocks)
         finally:
+            if self.queue.cancelled:
+                self.queue.give_back()
             self.join(parts.memory.add)  # The next turn knows what came too late for this one.
             self.queue.steering = None
 
@@ -327,8 +330,9 @@ class Session(SessionState):
             self.choices.bound_to = narrower(self.choices.mode(), asked.mode)
         return await parts.turns.run(model, blocks, asked)
 
-    async def steer(self, blocks: Sequence[acp.ContentBlock]) -> str:
-        """Lets what the user wrote join the running turn at its next step; else returns why no turn takes it. Raises
+    async def steer(self, blocks: Sequence[acp.ContentBlock], *, until_joined: bool = False) -> str:
+        """Lets what the user wrote join the running turn at its next step; else returns why no turn takes it.
+        `until_joined`: waits for that step; "cancelled" if the turn is cancelled first, and nothing was taken. Raises
         InvalidParams for blocks that the model does not accept."""
         if self.queue.steering is None:
             return "noRunningTurn"
@@ -338,8 +342,11 @@ class Session(SessionState):
             return "noRunningTurn"
         if parts.commands.finds(blocks):
             return "command"  # Not for the model: it runs as a prompt of its own.
-        self.queue.steering.append((blocks, message, copy_context()))
-        return ""
+        joining = Joining(blocks, message, copy_context(), until_joined)
+        self.queue.steering.append(joining)
+        if until_joined:
+            await joining.settled.wait()
+        return "" if joining.joined or not until_joined else "cancelled"
 
     async def cancel_call(self, call_id: str) -> bool:
         """Ends this tool call alone, or the command that it has left in the background; false if neither runs."""

@@ -107,9 +107,10 @@ class SessionState:
         if not waiting:
             return False
         self.queue.steering = []
-        for blocks, message, whose in waiting:
-            whose.run(self.show_prompt, blocks, str(uuid.uuid4()))
-            add(message)
+        for each in waiting:
+            each.whose.run(self.show_prompt, each.blocks, str(uuid.uuid4()))
+            add(each.message)
+            each.settle(joined=True)
         return True
 
     def show_prompt(self, blocks: Sequence[acp.ContentBlock], message_id: str) -> None:

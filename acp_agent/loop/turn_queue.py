@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,25 @@ if TYPE_CHECKING:
 
     from acp_agent.llm.base import Message
     from acp_agent.schema.acp import ContentBlock
+
+
+@dataclass
+class Joining:
+    """What the user wrote while a turn runs, until it joins that turn's conversation or is given back."""
+
+    blocks: Sequence[ContentBlock]
+    message: Message
+    """The same, as the model gets it."""
+    whose: Context
+    """From where it came."""
+    may_return: bool = False
+    """Whether who wrote it waits for `settled`, and takes it back if the turn is cancelled first."""
+    joined: bool = False
+    settled: anyio.Event = field(default_factory=anyio.Event)
+
+    def settle(self, *, joined: bool) -> None:
+        self.joined = joined
+        self.settled.set()
 
 
 class TurnQueue:
@@ -27,9 +47,8 @@ class TurnQueue:
         """Whether the session is closed: nothing more is sent."""
         self.prompt = 0
         """The number of the running prompt, once it is in the log; 0: none."""
-        self.steering: list[tuple[Sequence[ContentBlock], Message, Context]] | None = None
-        """What the user wrote since the last step of the running turn, also as the model gets it, from where; `None`
-        while no turn takes it."""
+        self.steering: list[Joining] | None = None
+        """What the user wrote since the last step of the running turn; `None` while no turn takes it."""
 
     @cached_property
     def _lock(self) -> anyio.Lock:
@@ -76,6 +95,13 @@ class TurnQueue:
         if scope is not None:
             scope.cancel()
         return scope is not None
+
+    def give_back(self) -> None:
+        """What the running turn has not taken, to those who wait for that."""
+        for each in self.steering or ():
+            if each.may_return:
+                each.settle(joined=False)
+        self.steering = [each for each in self.steering or () if not each.may_return]
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:

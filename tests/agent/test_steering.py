@@ -97,6 +97,40 @@ async def test_a_cancel_ends_the_turn_as_usual_and_the_words_are_kept_for_the_ne
         assert said(r.request(2))[-1] == "Use tabs.\nGo on."
 
 
+async def test_who_waits_is_told_when_the_words_join_and_gets_back_what_a_cancelled_turn_did_not_take(tmp_path):
+    wait = {"_meta": {"steering": {"untilJoined": True}}}
+    async with rig(tmp_path, [WAIT, "ok", WAIT, "done"], mode="auto") as r:
+        turn = r.editor.begin("Indent it.")
+        answers: list[Any] = []
+
+        async def steered(text: str) -> None:
+            answers.append(await steer(r, text, **wait))
+
+        async with anyio.create_task_group() as tasks:
+            await r.editor.wait_for(lambda update: getattr(update, "tool_call_id", None) is not None)
+            tasks.start_soon(steered, "Use tabs.")
+            assert await steer(r, "And no blanks.") == {"outcome": "injected"}
+            assert not answers, "it waits"
+            (r.project / "go").touch()
+            await r.model.wait_for_request(2)
+        assert answers == [{"outcome": "injected"}]
+        assert sorted(said(r.request(2))[-1].split("\n")) == ["And no blanks.", "Use tabs."]
+        await turn.response()
+        (r.project / "go").unlink()
+
+        turn = r.editor.begin("Again.")
+        async with anyio.create_task_group() as tasks:
+            await r.model.wait_for_request(3)
+            await r.editor.wait_for(lambda update: getattr(update, "status", None) == "in_progress")
+            tasks.start_soon(steered, "Not in time.")
+            assert await steer(r, "Kept.") == {"outcome": "injected"}
+            await cancels(r, turn)
+        assert answers[1:] == [{"outcome": "returned", "reason": "cancelled"}]
+        await r.editor.prompt("Go on.")
+        assert said(r.request(len(r.model.requests)))[-1] == "Kept.\nGo on."
+        assert "Not in time." not in str(r.messages(len(r.model.requests)))
+
+
 async def test_words_for_a_turn_that_failed_are_kept_for_the_next(tmp_path):
     script = [Answer(text="a", drop_after=0, hang_before=True), "ok"]
     async with rig(tmp_path, script, config="[providers.default]\nmax_retries = 0\n") as r:

@@ -182,16 +182,24 @@ async def test_while_it_works_enter_joins_the_turn_tab_waits_and_escape_gives_th
         tty.until("code · fake-model")
         tty.type("third\r")
         tty.until("❯ third", "Working")
+        tty.type("more\r")
+        tty.until("at its next step: more")
         tty.type("\x1b")
-        tty.until("Stopped", lambda text: text.rstrip().split("\n")[-2] == "❯ third")
-        tty.type("\x15first\r")
+        tty.until(
+            "Stopped", lambda text: [line.strip() for line in text.rstrip().split("\n")[-3:-1]] == ["❯ third", "more"]
+        )
+        tty.type("\x03")
+        tty.until(lambda text: text.rstrip().split("\n")[-2] == "❯")
+        tty.type("first\r")
         tty.until("❯ first", "Working")
         tty.type("joined\r")
-        tty.until("joins the running turn")
+        tty.until("at its next step: joined")
         tty.type("queued\t")
         tty.until("after this turn: queued")
         anyio.from_thread.run_sync(model.release)
-        tty.until("Two.", "❯ queued", lambda text: " tokens · " in text.rpartition("Two.")[2])  # It has ended.
+        tty.until(
+            "❯ joined", "Two.", "❯ queued", lambda text: " tokens · " in text.rpartition("Two.")[2]
+        )  # It has ended.
         assert "joined" in asked(model, 2) and "queued" not in asked(model, 2) and "queued" in asked(model, 3)
         tty.type("left\x03")
         tty.until(lambda text: text.rstrip().split("\n")[-2] == "❯")

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
@@ -67,6 +68,28 @@ CAPABILITIES = acp.ClientCapabilities(
 )
 
 
+@dataclass
+class _Typed:
+    """What the user wrote while a turn runs."""
+
+    waiting: deque[str] = field(default_factory=deque)
+    """For the turn after it."""
+    joining: list[str] = field(default_factory=list)
+    """For its next step."""
+    back: list[tuple[int, str]] = field(default_factory=list)
+    """For the input again, by what goes first: the prompt, what did not join, what waited."""
+    stopped: bool = False
+    """Whether the user has stopped that turn."""
+
+    def taken_back(self) -> str:
+        """Once it is known of all of them; else nothing."""
+        if self.joining:
+            return ""
+        words = "\n".join(text for _, text in sorted(self.back, key=lambda each: each[0]))
+        self.back.clear()
+        return words
+
+
 class ChatProgram:
     def __init__(self, job: ChatJob, screen: ChatScreen) -> None:
         self._job = job
@@ -75,7 +98,7 @@ class ChatProgram:
         self._style = screen.style
         screen.offer(merged(()))
         self._asking = anyio.Lock()
-        self._waiting: deque[str] = deque()
+        self._typed = _Typed()
         self._told: list[str] = []
         """What the user's own commands have put out since the last prompt."""
         self._prompt = ""
@@ -169,8 +192,10 @@ class ChatProgram:
         working = None if self._since is None else time.monotonic() - self._since
         words = "" if working is None else f"Working {working:.0f} s, Esc stops, Enter joins in, Tab queues"
         live = "" if self._answering else self._view.live(words[: self._screen.size.columns - 4])
-        for text in self._waiting:
-            line = f"{self._style.mark('into')} after this turn: {text.partition(chr(10))[0]}"
+        rows = [("at its next step", text) for text in self._typed.joining]
+        rows += [("after this turn", text) for text in self._typed.waiting]
+        for when, text in rows:
+            line = f"{self._style.mark('into')} {when}: {text.partition(chr(10))[0]}"
             live += "\n" + self._style.paint(DIM, line[: self._screen.size.columns - 1])
         self._screen.paint(live, self._view.status(working))
 
@@ -317,21 +342,41 @@ class ChatProgram:
         elif self._since is None:
             self._start(text)
         elif queue or command.startswith("/"):
-            self._waiting.append(text)
+            self._typed.waiting.append(text)
         else:
             self._tasks.start_soon(self._join, text)
 
     async def _join(self, text: str) -> None:
         """To the running turn, which may just be beginning; else it waits for the end of it."""
-        for _ in range(JOIN_TRIES):
-            if await self._steered(text):
-                return
-            await anyio.sleep(JOIN_SECONDS)
-            if self._since is None:
-                self._start(text)
-                return
-        self._waiting.append(text)
+        typed = self._typed
+        typed.joining.append(text)
         self._touch()
+        try:
+            outcome = await self._outcome(text)
+        finally:
+            typed.joining.remove(text)
+        match outcome:
+            case "injected":
+                self._view.prompt(text)
+            case "returned":
+                typed.back.append((1, text))
+            case "idle":
+                self._start(text)
+            case _:
+                typed.waiting.append(text)
+        self._give_back()
+        self._touch()
+
+    async def _outcome(self, text: str) -> str:
+        for _ in range(JOIN_TRIES):
+            if (outcome := await self._steered(text)) in ("injected", "returned"):
+                return outcome
+            await anyio.sleep(JOIN_SECONDS)
+            if self._typed.stopped:
+                return "returned"
+            if self._since is None:
+                return "idle"
+        return "failed"
 
     async def _guarded(self, work: object) -> None:
         try:
@@ -344,27 +389,33 @@ class ChatProgram:
         await self._end_session()
         await self._new()
 
-    async def _steered(self, text: str) -> bool:
-        """Whether the running turn takes it."""
-        request = acp.PromptRequest(session_id=self._session, prompt=self._blocks(text))
+    async def _steered(self, text: str) -> str:
+        """What became of it: the running turn has taken it, or was cancelled first, or takes nothing."""
+        meta = {"steering": {"untilJoined": True}}
+        request = acp.PromptRequest(session_id=self._session, prompt=self._blocks(text), meta=meta)
         try:
             answer = await self._client.connection.request(STEERING, request)
         except PeerError:
-            return False
-        if not isinstance(answer, dict) or answer.get("outcome") != "injected":
-            return False
-        self._view.prompt(text)
-        self._view.under(self._style.paint(DIM, f"{self._style.mark('into')} joins the running turn"))
-        return True
+            return "failed"
+        return str(answer.get("outcome")) if isinstance(answer, dict) else "failed"
 
     def _interrupt(self) -> None:
         """Stops, and gives the words back: those that wait, or the prompt if nothing has come yet."""
         if self._since is None:
             return
-        words = "\n".join(self._waiting) or ("" if self._view.said else self._prompt)
-        self._waiting.clear()
+        if not self._typed.waiting and not self._view.said:
+            self._typed.back.append((0, self._prompt))
+        self._typed.back += [(2, text) for text in self._typed.waiting]
+        self._typed.waiting.clear()
+        self._stop()
+        self._give_back()
+
+    def _stop(self) -> None:
+        self._typed.stopped = True
         self._client.cancel(self._session)
-        if words:
+
+    def _give_back(self) -> None:
+        if words := self._typed.taken_back():
             self._screen.give_back(words)
 
     def _cancel(self) -> None:
@@ -375,8 +426,8 @@ class ChatProgram:
         if self._running is not None:
             self._running.cancel()
         elif self._since is not None:
-            self._waiting.clear()
-            self._client.cancel(self._session)
+            self._typed.waiting.clear()
+            self._stop()
         elif self._screen.clear():
             return
         else:
@@ -386,7 +437,7 @@ class ChatProgram:
     # --- turns ------------------------------------------------------------------------------------------------
 
     def _start(self, text: str) -> None:
-        self._prompt, self._since = text, time.monotonic()
+        self._prompt, self._since, self._typed.stopped = text, time.monotonic(), False
         self._view.prompt(text)
         self._view.begin()
         self._tasks.start_soon(self._turn, text)
@@ -414,9 +465,9 @@ class ChatProgram:
         self._since = None
         if ended:
             self._ring("done")
-        if self._waiting:
-            self._start("\n".join(self._waiting))
-            self._waiting.clear()
+        if self._typed.waiting:
+            self._start("\n".join(self._typed.waiting))
+            self._typed.waiting.clear()
         self._touch()
 
     def _cost(self) -> float | None:
