@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Programs that the tests start hundreds of times would each compile what has changed.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: page demo test test-system nightly coverage affected hostile test-models test-editors test-agents test-conformance test-v2 test-release release docs quick check bench bench-scale bench-long generate lock eval harbor venv tools clean
+.PHONY: page pictures demo test test-system nightly coverage affected hostile test-models test-editors test-agents test-conformance test-v2 test-release release docs quick check bench bench-scale bench-long generate lock eval harbor venv tools clean
 
 venv: $(STAMP)
 
@@ -30,6 +30,10 @@ page:
 
 demo: $(STAMP)
 	@$(BIN)/python -m acp_agent demo
+
+# The picture of the chat, of docs/pictures: after a change of what the chat shows, to be committed with it.
+pictures: $(STAMP)
+	@$(BIN)/python -m scripts.pictures
 
 # What to run before each commit: all that is pure, in memory or on this machine, and each other backend once. Nothing is tried
 # twice.
