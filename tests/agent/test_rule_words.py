@@ -7,6 +7,11 @@ VAGUE = "it may change something"
 
 
 @table(("reason", "rule", "said"), [
+    (VAGUE, "scope:git commit; scope:git push", "Asked because `git commit` and `git push` change something."),
+    (
+        VAGUE, "scope:a; redirect; scope:b; scope:a; scope:c",
+        "Asked because `a`, `b` and `c` change something and its output goes to a file.",
+    ),
     (
         VAGUE, "dangerous:python3 -c; scope:touch",
         "Asked because `python3 -c` can run or change anything and `touch` changes something.",

@@ -45,11 +45,19 @@ VAGUE = frozenset(
 def asked_because(reason: str, rule: str) -> str:
     """One sentence: the user's own rule if there is one, the reason, and what a rule knows of it."""
     names = BETWEEN.split(rule) if rule else []
-    facts = [_words(name) for name in names if name in NAMES or name.partition(":")[0] in KINDS]
+    facts = _facts([name for name in names if name in NAMES or name.partition(":")[0] in KINDS])
     reasons = [each for each in reason.split("; ") if not (facts and each in VAGUE)]
     if own := next((name for name in names if name.startswith("tools.")), ""):
         reasons = [f"your rule `{own}` asks", *(each for each in reasons if not each.startswith("one of your rules"))]
     return f"Asked because {' and '.join(dict.fromkeys((*reasons, *facts)))}."
+
+
+def _facts(names: list[str]) -> list[str]:
+    scopes = list(dict.fromkeys(f"`{name.partition(':')[2].strip()}`" for name in names if name.startswith("scope:")))
+    if len(scopes) <= 1:
+        return [_words(name) for name in names]
+    together = f"{', '.join(scopes[:-1])} and {scopes[-1]} change something"
+    return list(dict.fromkeys(together if name.startswith("scope:") else _words(name) for name in names))
 
 
 def _words(name: str) -> str:
