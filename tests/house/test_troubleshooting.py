@@ -14,7 +14,7 @@ QUOTED = [row[0] for row in ROWS if row[0] != "It says"]
 
 def texts() -> list[str]:
     """The strings of the program, with "…" for what is put into them."""
-    found = []
+    found: list[str] = []
     for path in (ROOT / "acp_agent").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
