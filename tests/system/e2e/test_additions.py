@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ADDED = Path(__file__).with_name("added")
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 COPIED = (
