@@ -20,8 +20,7 @@ LONGEST_NAME = 200
 
 def nearest(name: str, names: Sequence[str], most: int = 3, cutoff: float = 0.5) -> list[str]:
     """Those that may have been meant. `cutoff`: how alike they have to be, from 0 to 1."""
-    close: list[str] = load("difflib:get_close_matches")(name[:LONGEST_NAME], names, n=most, cutoff=cutoff)
-    return close
+    return list[str](load("difflib:get_close_matches")(name[:LONGEST_NAME], names, n=most, cutoff=cutoff))
 
 
 class Choices:

@@ -346,7 +346,8 @@ class Session(SessionState):
         self.queue.steering.append(joining)
         if until_joined:
             await joining.settled.wait()
-        return "" if joining.joined or not until_joined else "cancelled"
+            return "" if joining.joined else "cancelled"
+        return ""
 
     async def cancel_call(self, call_id: str) -> bool:
         """Ends this tool call alone, or the command that it has left in the background; false if neither runs."""

@@ -182,6 +182,7 @@ async def test_while_it_works_enter_joins_the_turn_tab_waits_and_escape_gives_th
         tty.until("code · fake-model")
         tty.type("third\r")
         tty.until("❯ third", "Working")
+        anyio.from_thread.run(model.wait_for_request, 1)
         tty.type("more\r")
         tty.until("at its next step: more")
         tty.type("\x1b")
@@ -192,6 +193,7 @@ async def test_while_it_works_enter_joins_the_turn_tab_waits_and_escape_gives_th
         tty.until(lambda text: text.rstrip().split("\n")[-2] == "❯")
         tty.type("first\r")
         tty.until("❯ first", "Working")
+        anyio.from_thread.run(model.wait_for_request, 2)
         tty.type("joined\r")
         tty.until("at its next step: joined")
         tty.type("queued\t")
@@ -254,6 +256,7 @@ async def test_a_narrow_or_simple_terminal_gets_what_it_can_show(tmp_path, more)
             tty.type("y\r")
         else:
             tty.until("a digit")
+            assert "  2. Always allow edits in this project\n     (a)\n" in tty.text, "what is too long goes on below"
             tty.resize(60, 20)
             tty.type("\x1b[A\x1b[A\r")
         tty.until("1 file changed: n.txt", "All done.")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from acp_agent.fronts.terminal.screens import BOLD, CYAN, DIM, CommandRow, TerminalStyle
+from acp_agent.fronts.terminal.screens import BOLD, CYAN, DIM, CommandRow, TerminalStyle, wrapped
 
+NAME_WIDTH = 13
 OWN = (
     CommandRow("resume", "Pick a session of this folder and continue it"),
     CommandRow("new", "Begin a new session"),
@@ -57,6 +58,6 @@ def help_text(commands: Sequence[CommandRow], style: TerminalStyle, width: int) 
 
 
 def _line(name: str, words: str, style: TerminalStyle, width: int) -> str:
-    room = width - 17
-    words = words if len(words) <= room else f"{words[: room - 3]}{style.mark('more')}"
-    return f"  {style.paint(CYAN, f'{name:<13}')} {style.paint(DIM, words)}"
+    first, *more = wrapped(words, width - NAME_WIDTH - 4).split("\n")
+    lines = [f"  {style.paint(CYAN, f'{name:<{NAME_WIDTH}}')} {style.paint(DIM, first)}"]
+    return "\n".join(lines + [" " * (NAME_WIDTH + 3) + style.paint(DIM, each) for each in more])

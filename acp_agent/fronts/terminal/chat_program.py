@@ -358,6 +358,8 @@ class ChatProgram:
         match outcome:
             case "injected":
                 self._view.prompt(text)
+                if not self._view.said:
+                    self._prompt += f"\n{text}"  # Nothing has come for either.
             case "returned":
                 typed.back.append((1, text))
             case "idle":
@@ -403,9 +405,8 @@ class ChatProgram:
         """Stops, and gives the words back: those that wait, or the prompt if nothing has come yet."""
         if self._since is None:
             return
-        if not self._typed.waiting and not self._view.said:
-            self._typed.back.append((0, self._prompt))
-        self._typed.back += [(2, text) for text in self._typed.waiting]
+        unheard = [] if self._view.said else [(0, self._prompt)]
+        self._typed.back += [(2, text) for text in self._typed.waiting] or unheard
         self._typed.waiting.clear()
         self._stop()
         self._give_back()

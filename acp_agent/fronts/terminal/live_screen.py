@@ -46,6 +46,7 @@ from acp_agent.fronts.terminal.screens import (
     PickRow,
     ScreenEvent,
     TerminalStyle,
+    wrapped,
 )
 
 QUIET_SECONDS = 0.6
@@ -244,16 +245,15 @@ class LiveScreen:
         text, width = [style.paint(BOLD, asked.pick.title)], self.size.columns
         if asked.row is not None:
             return _fragments(style.paint(BOLD, asked.pick.words))
-        room = max(3, self.size.lines - BELOW_LINES - 2)
-        first = max(0, min(asked.at - room // 2, len(asked.pick.rows) - room))
-        for number, row in enumerate(asked.pick.rows[first : first + room], first):
+        drawn = []
+        for number, row in enumerate(asked.pick.rows):
             chosen = number == asked.at and asked.armed
             box = f"[{'x' if row.id in asked.marked else ' '}] " if asked.pick.several and not row.words else ""
             key = f" ({row.key})" if row.key else ""
-            line = f"{style.mark('row') if chosen else ' '} {number + 1}. {box}{row.name}{key}"
-            line = line if len(line) < width else f"{line[: width - 4]}{style.mark('more')}"
-            text.append(style.paint(BOLD, line) if chosen else line if asked.armed else style.paint(DIM, line))
-        return _fragments("\n".join(text))
+            first, *more = wrapped(f"{number + 1}. {box}{row.name}{key}", width - 3).split("\n")
+            line = "\n".join([f"{style.mark('row') if chosen else ' '} {first}", *(f"     {each}" for each in more)])
+            drawn.append(style.paint(BOLD, line) if chosen else line if asked.armed else style.paint(DIM, line))
+        return _fragments("\n".join(text + _around(drawn, asked.at, max(3, self.size.lines - BELOW_LINES - 2))))
 
     # --- drawing ----------------------------------------------------------------------------------------------
 
@@ -500,6 +500,14 @@ class LiveScreen:
             asked.held = ""
             asked.at = (asked.at + by) % len(asked.pick.rows)
             self._app.invalidate()
+
+
+def _around(rows: Sequence[str], at: int, room: int) -> list[str]:
+    """As many of them as have room, in lines; `at` is in the middle where it can be."""
+    shown = list(enumerate(rows))
+    while len(shown) > 1 and sum(row.count("\n") + 1 for _, row in shown) > room:
+        shown.pop(-1 if shown[-1][0] - at >= at - shown[0][0] else 0)
+    return [row for _, row in shown]
 
 
 def _fragments(text: str) -> StyleAndTextTuples:

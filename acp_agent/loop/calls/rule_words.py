@@ -54,10 +54,8 @@ def asked_because(reason: str, rule: str) -> str:
 
 def _facts(names: list[str]) -> list[str]:
     scopes = list(dict.fromkeys(f"`{name.partition(':')[2].strip()}`" for name in names if name.startswith("scope:")))
-    if len(scopes) <= 1:
-        return [_words(name) for name in names]
-    together = f"{', '.join(scopes[:-1])} and {scopes[-1]} change something"
-    return list(dict.fromkeys(together if name.startswith("scope:") else _words(name) for name in names))
+    together = f"{', '.join(scopes[:-1])} and {scopes[-1]} change something" if scopes[1:] else ""
+    return [together if together and name.startswith("scope:") else _words(name) for name in names]
 
 
 def _words(name: str) -> str:
