@@ -4,8 +4,11 @@ import functools
 import json
 import os
 import pty
+import select
+import signal
 import subprocess
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -160,23 +163,30 @@ async def on_a_terminal(model: FakeModel, home: Path, arguments: Sequence[str], 
             os.chdir(home)
             os.execve(COMMAND, [COMMAND, *arguments], environ(home, model.base_url, **{"TERM": "xterm", **more}))
         shown, at, waiting = "", 0, list(cues)
-        while True:
-            try:
-                data = os.read(fd, 4096)
-            except OSError:
-                break
-            if not data:
-                break
-            shown += data.decode("utf-8", "replace")
-            if waiting and (found := shown.find(waiting[0][0], at)) >= 0:
-                at = found + len(waiting[0][0])
-                act = waiting.pop(0)[1]
-                act() if callable(act) else os.write(fd, act.encode())
-        os.close(fd)
+        try:
+            while data := _read(fd, shown):
+                shown += data.decode("utf-8", "replace")
+                while waiting and (found := shown.find(waiting[0][0], at)) >= 0:
+                    at = found + len(waiting[0][0])
+                    act = waiting.pop(0)[1]
+                    act() if callable(act) else os.write(fd, act.encode())
+        except BaseException:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
+        finally:
+            os.close(fd)
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown
 
-    with anyio.fail_after(SECONDS):
-        return await anyio.to_thread.run_sync(talk)
+    return await anyio.to_thread.run_sync(talk)
+
+
+def _read(fd: int, shown: str) -> bytes:
+    """What comes next; nothing at the end."""
+    assert select.select([fd], [], [], SECONDS)[0], f"nothing more came behind {shown!r}"
+    with suppress(OSError):  # The other end is closed.
+        return os.read(fd, 4096)
+    return b""
 
 
 async def test_prompt_on_a_terminal_spins_and_asks(tmp_path):
