@@ -18,6 +18,8 @@ RESULTS = INSTALLED / "results"
 SDK = INSTALLED / "python-sdk"
 IDS = "([A-Z0-9, -]*?) ?"
 ROW = re.compile(rf"^\| ([\w-]+) \| ([\d.]+) \| (\d+) \| (\d+) \| {IDS}\| {IDS}\|$", re.MULTILINE)
+OF_EDITOR = re.compile(r"^\| ([\w-]+) \| ([\d.]+) \| (ok|FAILED|-) \| (ok|FAILED|-) \| (ok|FAILED|-) \|$", re.MULTILINE)
+MARKS = {"passed": "ok", "failed": "FAILED", "not here": "-"}
 SECONDS = 2400
 
 
@@ -53,13 +55,13 @@ def table() -> dict[str, list[str]]:
     return {name: columns for name, *columns in ROW.findall(text.partition("\n## Results\n")[2])}
 
 
-def outcomes(name: str, *only: str) -> dict[str, str]:
+def outcomes(name: str, *only: str, level: str = "must") -> dict[str, str]:
     """Of a run, by requirement. The report, with the lines of what failed, stays in `RESULTS`."""
     RESULTS.mkdir(exist_ok=True)
     report = RESULTS / f"{name}{'.again' if only else ''}.json"
     options = [word for id_ in only for word in ("--only", id_)]
     ran = subprocess.run(
-        [COMMAND, "conformance", "--level", "must", "--report", "json", str(report), *options, *AGENTS[name]],
+        [COMMAND, "conformance", "--level", level, "--report", "json", str(report), *options, *AGENTS[name]],
         env={**os.environ, "PATH": f"{programs(name)}:{programs('node')}:{os.environ['PATH']}"}, capture_output=True,
         text=True, timeout=SECONDS,
     )  # fmt: skip
@@ -95,3 +97,18 @@ def test_the_table_says_what_a_run_says(name: str):
     if unsteady := sorted(differ & UNSTEADY.get(name, {}).keys()):
         found |= outcomes(name, *unsteady)
     assert list(row(found)) == said, f"look at the lines in {RESULTS / name}.json"
+
+
+def of_editor() -> dict[str, list[str]]:
+    """The other columns of the rows about unsaved text, files and terminals."""
+    text = (ROOT / "docs" / "conformance.md").read_text(encoding="utf-8")
+    return {
+        name: columns for name, *columns in OF_EDITOR.findall(text.partition("\n### What they ask of the editor\n")[2])
+    }
+
+
+@pytest.mark.parametrize("name", of_editor())
+def test_what_is_said_of_unsaved_text_files_and_terminals_is_what_a_run_says(name: str):
+    asked = "FS-2", "FS-3", "TERM-3"
+    found = outcomes(name, *asked, level="should")
+    assert [version(name), *(MARKS[found[id_]] for id_ in asked)] == of_editor()[name]
