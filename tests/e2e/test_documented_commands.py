@@ -47,7 +47,7 @@ NOT_RUN = {
 """What is not run: what it needs that is not here, and the test that covers it."""
 
 INSTEAD = {
-    "--session ID": '--session "$(acp-coder sessions list | cut -d" " -f1 | head -n 1)"',
+    " ID": ' "$(acp-coder sessions list | cut -d" " -f1 | head -n 1)"',
     "check DIR": "check ~/plugins/tools", "--only calls": "--only PERM-6",
     "acp-conformance --protocol 2": "acp-conformance --only V2-AUTH-1 --protocol 2",
     "acp-conformance client": "acp-conformance client --only CFS-1", "acp-conformance": "acp-conformance --only INIT-1",

@@ -18,6 +18,7 @@ import yaml  # type: ignore[import-untyped]
 
 from acp_agent.commands.parser import _with_command, build_parser
 from acp_agent.config.load import load_config
+from acp_agent.config.sources import PROJECT_FILE, read_file
 from acp_agent.errors import ConfigError, UsageError
 from acp_agent.output.filters import load_filters
 from acp_conformance.kit_main import read_options
@@ -51,6 +52,17 @@ def test_every_configuration_loads(tmp_path: Path):
             pytest.fail(f"{place}: {error}")
     for place, _, text in blocks("toml"):
         assert tomllib.loads(text), place
+
+
+def test_every_configuration_of_a_project_sets_only_what_a_project_may(tmp_path: Path):
+    found = [block for block in blocks("toml") if block.text.startswith(f"# {PROJECT_FILE}")]
+    assert found
+    for place, _, text in found:
+        (tmp_path / "project.toml").write_text(text, encoding="utf-8")
+        try:
+            load_config({"HOME": str(tmp_path)}, project=read_file(str(tmp_path / "project.toml")))
+        except ConfigError as error:
+            pytest.fail(f"{place}: {error}")
 
 
 def test_every_filter_loads():
