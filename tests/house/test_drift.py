@@ -11,7 +11,7 @@ from acp_agent.config.wire_apis import WIRE_APIS
 from tests.documented import BLOCK, PAGES
 
 from .imports import ROOT
-from .test_comparison import tables
+from .test_comparison import AGENTS
 from .test_troubleshooting import QUOTED
 
 OF_OURS = ("docs/internals/", "docs/decisions/", "docs/architecture.md", "docs/conformance.md", "docs/releasing.md",
@@ -77,7 +77,7 @@ COUNTS: list[tuple[str, str, Callable[[], int]]] = [
     ("CONTRIBUTING.md", r"a provider with an API of its own (\w+)\.", lambda: steps("A provider")),
     ("docs/architecture.md", r"## (\w+) walks", lambda: walks()),
     ("docs/questions.md", r"\[(\w+) messages\]", lambda: len(QUOTED)),
-    ("docs/comparison.md", r"(\w+) agents that you may know", lambda: len(compared()) - 1),
+    ("docs/comparison.md", r"(\w+) agents that you may know", lambda: len(AGENTS) - 1),
 ]
 """Page, sentence with a number, and what it counts."""
 
@@ -90,10 +90,6 @@ def walks() -> int:
 def steps(heading: str) -> int:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition(f"\n### {heading}\n")[2]
     return len(re.findall(r"^\d\. ", text.partition("\n### ")[0], re.MULTILINE))
-
-
-def compared() -> list[str]:
-    return tables((ROOT / "docs/comparison.md").read_text(encoding="utf-8"))[0][0][1:]
 
 
 def test_every_count_is_what_there_is():
