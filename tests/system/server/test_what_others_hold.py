@@ -15,9 +15,9 @@ from acp_agent.fronts.server.identities import Identities
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call, FakeModel
 from tests.agent.kit import environ_for
-from tests.agent.test_held_connections import HOLD
 from tests.executors.sandbox.kit import needs_sandbox
 from tests.forked import COMMAND
+from tests.system.agent.test_held_connections import HOLD
 from tests.waits import until
 from tests.websockets_client import connected
 

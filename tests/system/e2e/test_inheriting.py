@@ -15,12 +15,11 @@ from acp_agent.schema.acp import McpServerStdio
 from acp_agent.testing.fake_model import Answer, Call
 from tests.agent.kit import asks, bash
 from tests.agent.test_background import model
+from tests.e2e.kit import COMMAND, spawned, until_gone
 from tests.executors.kit import signal_masks
 from tests.forked import first_line
 from tests.lsp.kit import HERE as LSP
 from tests.mcp.kit import HERE as MCP
-
-from .kit import COMMAND, spawned, until_gone
 
 SECONDS = 60
 PARENT = """\

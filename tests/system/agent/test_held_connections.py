@@ -14,9 +14,8 @@ import pytest
 from acp_agent.limits import shares
 from acp_agent.limits.shares import Share
 from tests.agent.kit import Call, Rig
+from tests.agent.test_command_network import BOUND, ran, session
 from tests.tables import table
-
-from .test_command_network import BOUND, ran, session
 
 HOLD = """
 import os, socket, sys, time
