@@ -20,10 +20,11 @@ import stat
 import sys
 import uuid
 from pathlib import Path
+from typing import Any
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Doing, Judged, Tally
-from acp_agent.executors.tree_walk import Check, Hides, Look, Walk, identity, look, names, reach
+from acp_agent.executors.tree_walk import Check, Look, Walk, identity, look, names, reach
 
 NO_HARD_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 
@@ -72,31 +73,22 @@ def _back(here: int, name: str, there: int, to_name: str) -> None:
             os.rename(name, to_name, src_dir_fd=here, dst_dir_fd=there)
 
 
-def move(
-    source: Path,
-    destination: Path,
-    overwrite: bool,
-    max_entries: int,
-    check: Check,
-    hides: Hides | None = None,
-    judged: Judged | None = None,
-) -> Tally:
-    """`hides`: paths that must not be read; nothing is moved if it is or contains one. The same for `copy`."""
-    look = looks(judged, ("delete", source, source), ("write", source, destination))
-    return _transfer(source, destination, overwrite, Walk(max_entries, check, hides, look), judged, moves=True)
+def move(source: Path, destination: Path, overwrite: bool, max_entries: int, check: Check, **more: Any) -> Tally:
+    """`more`: `hides`, paths that must not be read: nothing is moved if it is or contains one; `judged`. The same for
+    `copy`."""
+    work = carrying("delete", source, destination, max_entries, check, **more)
+    return _transfer(source, destination, overwrite, work, more.get("judged"), moves=True)
 
 
-def copy(
-    source: Path,
-    destination: Path,
-    overwrite: bool,
-    max_entries: int,
-    check: Check,
-    hides: Hides | None = None,
-    judged: Judged | None = None,
-) -> Tally:
-    look = looks(judged, ("read", source, source), ("write", source, destination))
-    return _transfer(source, destination, overwrite, Walk(max_entries, check, hides, look), judged, moves=False)
+def copy(source: Path, destination: Path, overwrite: bool, max_entries: int, check: Check, **more: Any) -> Tally:
+    work = carrying("read", source, destination, max_entries, check, **more)
+    return _transfer(source, destination, overwrite, work, more.get("judged"), moves=False)
+
+
+def carrying(doing: Doing, source: Path, destination: Path, most: int, check: Check, **more: Any) -> Walk:
+    """What walks through a source of which `doing` is done."""
+    look = looks(more.get("judged"), (doing, source, source), ("write", source, destination))
+    return Walk(most, check, more.get("hides"), look)
 
 
 def looks(judged: Judged | None, *places: tuple[Doing, Path, Path]) -> Look | None:

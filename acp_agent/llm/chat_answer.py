@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
@@ -139,13 +140,10 @@ class ChatAnswer:
         """Raises `ErrorInAnswer` if the data is an error object or not JSON at all."""
         if self.done:
             return []
-        try:
-            chunk = _decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            if data.strip() == _DONE:
-                self.done = True
-                return []
-            chunk = lenient(data, _Chunk)
+        chunk = event_of(data, _decode, _Chunk)
+        if chunk is None:
+            self.done = True
+            return []
         if chunk.error:
             raise ErrorInAnswer({"error": chunk.error})
         if chunk.usage is not None:
@@ -318,6 +316,14 @@ def _usage_report(usage: _Usage) -> llm.UsageReport:
         cache_write_tokens=prompt.cache_write_tokens or 0,
         cost=usage.cost,
     )
+
+
+def event_of(data: bytes, decode: Callable[[bytes], _Fields], kind: type[_Fields]) -> _Fields | None:
+    """`None` at the end, as some servers tell it. Raises `ErrorInAnswer` if it is no JSON at all."""
+    try:
+        return decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None if data.strip() == _DONE else lenient(data, kind)
 
 
 def lenient(data: bytes, kind: type[_Fields]) -> _Fields:

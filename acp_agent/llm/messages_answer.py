@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from acp_agent.llm import base as llm
-from acp_agent.llm.chat_answer import LONGEST_CALLS, PER_FRAGMENT, lenient
+from acp_agent.llm.chat_answer import LONGEST_CALLS, PER_FRAGMENT, event_of
 from acp_agent.llm.chat_request import encode_json
 from acp_agent.llm.provider_errors import ErrorInAnswer
 from acp_agent.llm.streamed_text import SurrogateJoiner, clean
@@ -130,13 +130,8 @@ class MessagesAnswer:
         """Raises `ErrorInAnswer` if the data is an error object or not JSON at all."""
         if self.done:
             return []
-        try:
-            event = _decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            if data.strip() == b"[DONE]":
-                return []
-            event = lenient(data, Event)
-        return self.take(event)
+        event = event_of(data, _decode, Event)
+        return [] if event is None else self.take(event)
 
     def take(self, event: Event) -> list[llm.ModelEvent]:
         """The same for an event that is read already."""

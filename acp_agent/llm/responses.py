@@ -21,7 +21,7 @@ from acp_agent.config.model import ProviderOptions
 from acp_agent.limits.decoding import read_loose_json
 from acp_agent.llm import base as llm
 from acp_agent.llm import choose
-from acp_agent.llm.chat_answer import LONGEST_CALLS, PER_FRAGMENT, lenient
+from acp_agent.llm.chat_answer import LONGEST_CALLS, PER_FRAGMENT, event_of
 from acp_agent.llm.chat_request import CACHED_MESSAGES, encode_json
 from acp_agent.llm.provider_errors import ErrorInAnswer
 from acp_agent.llm.streamed_text import SurrogateJoiner, clean
@@ -184,12 +184,9 @@ class ResponsesAnswer:
         """Raises `ErrorInAnswer` if the server reports an error as an event, or sends no JSON at all."""
         if self.done:
             return []
-        try:
-            event = _decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            if data.strip() == b"[DONE]":
-                return []
-            event = lenient(data, _Event)
+        event = event_of(data, _decode, _Event)
+        if event is None:
+            return []
         match event.type:
             case "response.output_text.delta":
                 self._said = True

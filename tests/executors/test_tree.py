@@ -427,9 +427,9 @@ def test_what_was_not_judged_stays_and_nothing_is_half_done(operation: str, tmp_
         if operation == "remove":
             tree.remove(source, MOST, no_check, judged)
         elif operation == "copy":
-            tree.copy(source, to, False, MOST, no_check, None, judged)
+            tree.copy(source, to, False, MOST, no_check, judged=judged)
         else:
-            tree.move(source, to, operation == "replaced", MOST, no_check, None, judged)
+            tree.move(source, to, operation == "replaced", MOST, no_check, judged=judged)
     after = picture(tmp_path)
     assert planted
     assert after.pop(str(planted[0].relative_to(tmp_path))) and after == before
@@ -449,5 +449,5 @@ def test_a_file_that_becomes_something_else_is_not_moved(kind: str, overwrite: b
             (tmp_path / "f").symlink_to("elsewhere") if kind == "link" else (tmp_path / "f").mkdir()
 
     with pytest.raises(ExecutorError, match="a link|replaced"):
-        tree.move(tmp_path / "f", tmp_path / "g", overwrite, MOST, no_check, None, judged)
+        tree.move(tmp_path / "f", tmp_path / "g", overwrite, MOST, no_check, judged=judged)
     assert not os.path.lexists(tmp_path / "g")

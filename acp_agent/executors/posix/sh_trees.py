@@ -12,13 +12,14 @@ import contextlib
 import stat
 import sys
 from pathlib import Path
+from typing import Any
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Judged, Tally
 from acp_agent.executors.posix.sh_files import Seen, ShFiles
 from acp_agent.executors.posix.sh_program import words
-from acp_agent.executors.tree import beside, looks
-from acp_agent.executors.tree_walk import Check, Hides, Look, NoFolder, Walk
+from acp_agent.executors.tree import beside, carrying, looks
+from acp_agent.executors.tree_walk import Check, Look, NoFolder, Walk
 
 OTHER = "/proc/self/fd/3"
 """The folder that `from_there` has opened besides."""
@@ -48,33 +49,16 @@ class ShTrees:
         return work.tally()
 
     def move(
-        self,
-        source: Path,
-        destination: Path,
-        overwrite: bool,
-        max_entries: int,
-        check: Check,
-        hides: Hides | None = None,
-        judged: Judged | None = None,
+        self, source: Path, destination: Path, overwrite: bool, max_entries: int, check: Check, **more: Any
     ) -> Tally:
-        look = looks(judged, ("delete", source, source), ("write", source, destination))
-        work = Walk(max_entries, check, hides, look)
-        return self._transfer(source, destination, overwrite, work, judged, moves=True)
+        work = carrying("delete", source, destination, max_entries, check, **more)
+        return self._transfer(source, destination, overwrite, work, more.get("judged"), moves=True)
 
     def copy(
-        self,
-        source: Path,
-        destination: Path,
-        overwrite: bool,
-        max_entries: int,
-        check: Check,
-        hides: Hides | None = None,
-        judged: Judged | None = None,
+        self, source: Path, destination: Path, overwrite: bool, max_entries: int, check: Check, **more: Any
     ) -> Tally:
-        look = looks(judged, ("read", source, source), ("write", source, destination))
-        return self._transfer(
-            source, destination, overwrite, Walk(max_entries, check, hides, look), judged, moves=False
-        )
+        work = carrying("read", source, destination, max_entries, check, **more)
+        return self._transfer(source, destination, overwrite, work, more.get("judged"), moves=False)
 
     # --- steps ----------------------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ from acp_agent.executors.sandbox.pids import door, find_groups, make_group, remo
 from acp_agent.executors.sandbox.seccomp import write_filter
 from acp_agent.executors.sandbox.syscalls import ARCHES, Arch
 from acp_agent.executors.sandbox.system import MASKED_PROC, READ_ONLY_PROC, own_python
-from acp_agent.executors.sandbox.visible_paths import HELD, ROOT, Spot, View, in_reach, is_below, plan
+from acp_agent.executors.sandbox.visible_paths import HELD, ROOT, InReach, Spot, View, folders_above, is_below, plan
 from acp_agent.lazy import load
 from acp_agent.limits.descriptors import restoring
 
@@ -105,17 +105,20 @@ class Bubblewrap(Struct, frozen=True):
             run = uuid.uuid4().hex
             held = hold(view.missing)
             stack.callback(release, held)
-            spots = [spot for each in view.spots if (spot := _found(each, view, held)) is not None]
+            unheld = {*view.missing}.difference(held)
+            found = (_found(spot) if spot.path in unheld else spot for spot in view.spots)
+            spots = [spot for spot in found if spot is not None]
+            inner = self._inner(spots, policy)
             dies = invocation.by_script or threading.current_thread() is threading.main_thread()
             filter_file = write_filter(folder, self.arch, unix_sockets=policy.unix_sockets)
-            words = [*self._arguments(spots, policy, dies, invocation.in_terminal), "--chdir", str(invocation.cwd), ""]
-            arguments = os.fsencode("\0".join(words))
+            words = self._arguments(spots, inner, policy, dies, invocation.in_terminal)
+            arguments = os.fsencode("\0".join([*words, "--chdir", str(invocation.cwd), ""]))
             files = {
                 "--args": (ARGS_FD, _private(folder / f"bwrap-{run}.args", arguments)),
                 "--info-fd": (INFO_FD, _private(folder / f"bwrap-{run}.info", b"")),
             }
             there: tuple[str, ...] = ()
-            if (program := self._inside(invocation, spots, policy, filter_file)) is not None:
+            if (program := self._inside(invocation, spots, inner, policy, filter_file)) is not None:
                 files["--ro-bind-data"] = (INSIDE_FD, _private(folder / f"bwrap-{run}.inside", program))
                 there = (INSIDE_THERE,)
             for _, path in files.values():
@@ -157,22 +160,22 @@ class Bubblewrap(Struct, frozen=True):
             )
 
     def _inside(
-        self, invocation: Invocation, spots: Iterable[Spot], policy: SandboxPolicy, filter_file: Path
+        self, invocation: Invocation, spots: list[Spot], inner: dict[Path, Spot], policy: SandboxPolicy, filters: Path
     ) -> bytes | None:
         """The program that runs last; `None` where nothing is left for it to do."""
         # Only a control group limits root.
         by_group = (self.groups is not None or os.geteuid() == 0) and not policy.other_user
         limited = policy.max_processes > 0 and not by_group
         inside = Inside(self.arch)
-        by_us = self._inner(spots, policy)
+        reach = InReach(policy)
         # First what all the others are in: in another folder nothing must be mounted.
-        for spot in sorted(spots, key=lambda spot: spot in by_us):
-            if spot in by_us:
-                self._mount_inside(inside, spot)
-            elif in_reach(spot.path, policy) and spot.treatment != "link":
+        for spot in spots:
+            if spot.path not in inner and spot.path in reach and spot.treatment != "link":
                 identity = spot.identity if spot.treatment != "hide" else None
                 inside.expect(spot.path, identity, read_only=spot.treatment in ("read", "protect"))
-        for spot in by_us:
+        for spot in inner.values():
+            self._mount_inside(inside, spot)
+        for spot in inner.values():
             identity = spot.identity if spot.treatment != "hide" else None
             inside.expect(spot.path, identity, read_only=spot.treatment in ("protect", "absent", "hide"))
         if self.copies:
@@ -193,25 +196,27 @@ class Bubblewrap(Struct, frozen=True):
             rules += [(WRITE, Copies.THERE)] if policy.copies is not None else []
             inside.restrict_files(self.landlock, rules)
         if self.copies:
-            inside.filter_calls(filter_file.read_bytes())
+            inside.filter_calls(filters.read_bytes())
         if inside.empty:
             return None
         inside.close_files()
         return inside.become(invocation.argv, invocation.env)
 
-    def _inner(self, spots: Iterable[Spot], policy: SandboxPolicy) -> list[Spot]:
+    def _inner(self, spots: Iterable[Spot], policy: SandboxPolicy) -> dict[Path, Spot]:
         """What is mounted behind bubblewrap, once it is known that what it is in is the session's folder: bubblewrap
         makes what it mounts something on if that is missing, also in another folder."""
         if not self.copies:
-            return []
+            return {}
         own = policy.copies.stand_ins.values() if policy.copies is not None else ()
-        inner: list[Spot] = []
-        for spot in reversed(list(spots)):
+        reach, inner, outer = InReach(policy), dict[Path, Spot](), list[Path]()
+        for spot in spots:
             ours = spot.treatment in (*HELD, "hide") or spot.source in own
-            if _is_hidden_file(spot) or (ours and in_reach(spot.path, policy)):
-                inner.append(spot)
-        outer = [spot.path for spot in spots if spot not in inner]
-        return [spot for spot in reversed(inner) if not any(is_below(path, spot.path) for path in outer)]
+            if _is_hidden_file(spot) or (ours and spot.path in reach):
+                inner[spot.path] = spot
+            else:
+                outer.append(spot.path)
+        around = folders_above(outer)
+        return {path: spot for path, spot in inner.items() if str(path) not in around}
 
     def _mount_inside(self, inside: Inside, spot: Spot) -> None:
         path = str(spot.path)
@@ -228,7 +233,9 @@ class Bubblewrap(Struct, frozen=True):
         else:
             inside.mount_empty(path, closed=spot.closed)
 
-    def _arguments(self, spots: list[Spot], policy: SandboxPolicy, dies: bool, in_terminal: bool) -> Iterable[str]:
+    def _arguments(
+        self, spots: list[Spot], inner: dict[Path, Spot], policy: SandboxPolicy, dies: bool, in_terminal: bool
+    ) -> Iterable[str]:
         yield from ALWAYS
         if not in_terminal:
             yield "--new-session"  # No terminal of somebody else's to type into.
@@ -247,16 +254,15 @@ class Bubblewrap(Struct, frozen=True):
         if not self.copies:
             for source, name in _kernels_own():
                 yield from ("--ro-bind", source, name)
-        inner = self._inner(spots, policy)
         for spot in spots[1:] if whole else spots:
-            if not (whole and spot.treatment == "link") and spot not in inner:
+            if not (whole and spot.treatment == "link") and spot.path not in inner:
                 yield from _mount(spot)
         if policy.copies is not None:
             yield from ("--bind", str(policy.copies.folder), str(Copies.THERE))
-        for stand_in in (spot.source for spot in inner if spot.source is not None):
+        for stand_in in (spot.source for spot in inner.values() if spot.source is not None):
             yield from ("--bind", str(stand_in), _stand_in(stand_in))
         for spot in spots:
-            if spot.treatment == "hide" and os.path.isdir(spot.path) and spot not in inner:
+            if spot.treatment == "hide" and os.path.isdir(spot.path) and spot.path not in inner:
                 yield from ("--remount-ro", str(spot.path))
         yield from ("--remount-ro", "/dev")
         if not whole:
@@ -269,10 +275,8 @@ def _private(path: Path, content: bytes) -> Path:
     return path
 
 
-def _found(spot: Spot, view: View, held: list[Path]) -> Spot | None:
-    """Paths that needed no placeholder: something is there by now and is protected, or nothing can be there."""
-    if spot.path not in view.missing or spot.path in held:
-        return spot
+def _found(spot: Spot) -> Spot | None:
+    """Of a path that needed no placeholder: something is there by now and is protected, or nothing can be there."""
     return Spot(spot.path, "protect") if os.path.lexists(spot.path) else None
 
 

@@ -111,9 +111,10 @@ def _open(folder: Path) -> _Parent | None:
 def _make(above: int, name: str) -> bool:
     try:
         os.mkdir(name, MODE, dir_fd=above)
-        made = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
-        os.fchmod(made, MODE)  # whatever the umask
-        os.close(made)
+        if stat.S_IMODE(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode) != MODE:  # The umask took of it.
+            made = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+            os.fchmod(made, MODE)
+            os.close(made)
         return True
     except FileExistsError:
         with contextlib.suppress(FileNotFoundError):

@@ -27,7 +27,7 @@ from acp_agent.executors.sandbox.pids import door, end_group, find_groups, make_
 from acp_agent.executors.sandbox.seccomp import Sockets, write_filter
 from acp_agent.executors.sandbox.syscalls import ARCHES, Arch
 from acp_agent.executors.sandbox.system import READABLE, link_targets, now, own_python, secrets
-from acp_agent.executors.sandbox.visible_paths import check_opened, identity_of, in_reach
+from acp_agent.executors.sandbox.visible_paths import InReach, check_opened, identity_of
 from acp_agent.lazy import load
 
 if TYPE_CHECKING:
@@ -95,7 +95,8 @@ class LandlockAlone(Struct, frozen=True):
 
 def _meant(policy: SandboxPolicy) -> dict[Path, Identity]:
     """What may be at the paths that commands could have changed. Raises ExecutorError."""
-    places = (path for path in (*policy.readable, *policy.writable) if in_reach(path, policy) and os.path.lexists(path))
+    reach = InReach(policy)
+    places = (path for path in (*policy.readable, *policy.writable) if path in reach and os.path.lexists(path))
     meant = {path: identity_of(path) for path in places}
     check_opened(policy)
     return meant

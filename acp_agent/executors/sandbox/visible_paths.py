@@ -119,17 +119,37 @@ def plan(
     for path in [path for path, spot in spots.items() if spot.treatment in HELD]:
         if _surrounding(path, spots) == "hide":
             del spots[path]
-    ordered = sorted(spots.values(), key=lambda spot: (spot.path != ROOT, str(spot.path).count("/"), str(spot.path)))
+    ordered = sorted(spots.values(), key=lambda spot: (str(spot.path).count("/"), str(spot.path)))
     needed = [spot for spot in ordered if spot.treatment != "read" or _above(spot.path, spots) != "read"]
-    needed = [_identified(spot) if in_reach(spot.path, policy) else spot for spot in needed]
-    within = {above for spot in needed for above in spot.path.parents}
-    needed = [replace(spot, closed=spot.treatment == "hide" and spot.path not in within) for spot in needed]
+    reach = InReach(policy)
+    within = folders_above(spot.path for spot in needed)
+    needed = [_identified(spot) if spot.path in reach else spot for spot in needed]
+    needed = [
+        replace(spot, closed=True) if spot.treatment == "hide" and str(spot.path) not in within else spot
+        for spot in needed
+    ]
     return View(tuple(needed), tuple(path for path in dict.fromkeys(missing) if path in spots))
 
 
-def in_reach(path: Path, policy: SandboxPolicy) -> bool:
-    """Whether a command could put something else there, or could have been let to."""
-    return any(is_below(path, top) for top in (*policy.writable, *policy.opened) if top != ROOT)
+def folders_above(paths: Iterable[Path]) -> set[str]:
+    """What any of the paths is below, but for the root; as text, since a Path for each takes long."""
+    found = set[str]()
+    for path in paths:
+        above = str(path).rpartition("/")[0]
+        while above and above not in found:
+            found.add(above)
+            above = above.rpartition("/")[0]
+    return found
+
+
+class InReach:
+    """Paths at which a command could put something else, or could have been let to."""
+
+    def __init__(self, policy: SandboxPolicy) -> None:
+        self._tops = tuple(f"{top}/" for top in (*policy.writable, *policy.opened) if top != ROOT)
+
+    def __contains__(self, path: Path) -> bool:
+        return f"{path}/".startswith(self._tops)
 
 
 def _identified(spot: Spot) -> Spot:
@@ -187,21 +207,19 @@ def _is_shown(path: Path, spots: dict[Path, Spot]) -> bool:
 
 def _keep_above(path: Path, writable: list[Path], spots: dict[Path, Spot]) -> None:
     """Pins every folder above a hidden path that could be renamed: under another name it would be visible."""
-    tops = [folder for folder in writable if folder != path and is_below(path, folder)]
-    if tops:
-        top = min(tops, key=lambda folder: len(folder.parts))
-        for depth in range(len(top.parts) + 1, len(path.parts)):
-            _put(spots, Path(*path.parts[:depth]), "keep")
+    for part in _steps(path, writable)[:-1]:
+        _put(spots, part, "keep")
+
+
+def _steps(path: Path, writable: list[Path]) -> list[Path]:
+    """`path`, behind the folders above it in the topmost writable one; nothing if it is in none."""
+    tops = [len(folder.parts) for folder in writable if folder != path and is_below(path, folder)]
+    return [Path(*path.parts[:depth]) for depth in range(min(tops) + 1, len(path.parts) + 1)] if tops else []
 
 
 def _protect(path: Path, writable: list[Path], spots: dict[Path, Spot]) -> list[Path]:
     """Pins `path` and every folder above it that could be renamed. Returns what has to be created for that."""
-    tops = [folder for folder in writable if folder != path and is_below(path, folder)]
-    if not tops:
-        return []
-    top = min(tops, key=lambda folder: len(folder.parts))
-    for depth in range(len(top.parts) + 1, len(path.parts) + 1):
-        part = Path(*path.parts[:depth])
+    for part in _steps(path, writable):
         if part in spots and spots[part].treatment == "read" and part != path:
             return []  # read-only already
         try:

@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Mapping
 from contextlib import nullcontext
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -284,7 +284,7 @@ class CommandPolicy:
             name = str(path.relative_to(folder))
             if path == folder or (name.startswith(START_FILES) and folder != self._home and not os.path.exists(path)):
                 continue
-            linked = any(os.path.islink(step) for step in (path, *path.parents) if folder in step.parents)
+            linked = any(os.path.islink(f"{folder}/{step}") for step in accumulate(name.split("/"), "{}/{}".format))
             if not linked or sandbox.strict:
                 found.append(path)
                 continue
