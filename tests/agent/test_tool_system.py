@@ -309,6 +309,22 @@ async def test_a_question_is_a_form_where_the_editor_has_forms(tmp_path, choices
         assert set(tool["function"]["parameters"]["properties"]) == {"question", "choices", "several"}
 
 
+async def test_questions_of_one_message_come_one_after_the_other_in_the_models_order(tmp_path):
+    said: list[str] = []
+
+    async def one_at_a_time(request):
+        said.append(request.message)
+        await anyio.wait_all_tasks_blocked()  # Another question would come now.
+        said.append("answered")
+        return CreateElicitationResponse(action="accept", content={"answer": request.message})
+
+    words = ["First?", "Second?", "Third?"]
+    questions = [Call("ask_user", {"question": each}) for each in words]
+    async with went(tmp_path, [asks(*questions), "done"], elicitation=one_at_a_time) as r:
+        assert said == ["First?", "answered", "Second?", "answered", "Third?", "answered"]
+        assert results(r, 2) == [f"The user answered: {each}" for each in words]
+
+
 @pytest.mark.parametrize(
     "content", [None, {}, {"answer": "green"}, {"answer": 5}, {"answer": ["red", "green"]}, {"other": " x "}], ids=str
 )
@@ -475,13 +491,14 @@ async def test_a_server_that_refuses_tools_is_asked_again_in_blocks(tmp_path):
 
 async def test_calls_behind_an_open_question_are_not_run(tmp_path):
     question, write = Call("ask_user", {"question": "Delete all?"}), Call("write", {"path": "x", "content": "x"})
-    async with went(tmp_path, [asks(question, write), "ok"], mode="auto") as r:
+    async with went(tmp_path, [asks(question, question, write), "ok"], mode="auto") as r:
         assert not (r.project / "x").exists()
-        asked, written = r.editor.tool_calls().values()
+        asked, other, written = r.editor.tool_calls().values()
         asked.assert_finished("completed")
+        other.assert_finished("failed")
         written.assert_finished("failed")
         await r.editor.prompt("no")
-        assert "has not answered an earlier question" in results(r, 2)[1]
+        assert all("has not answered an earlier question" in each for each in results(r, 2)[1:])
 
 
 async def test_a_question_shows_what_will_be_sent(tmp_path):
