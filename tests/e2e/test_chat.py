@@ -356,11 +356,15 @@ async def test_sessions_models_files_and_an_editor_are_picked_by_keys(tmp_path):
         tty.until("inner/deep.txt")
         tty.type("\t")
         tty.until("❯ look at @inner/deep.txt")
-        tty.type("\r\r")
-        tty.until("Two.")
+        tty.type("and @nothere.\r")
+        tty.until("❯ look at @inner/deep.txt and @nothere.", "@nothere: no such file, sent as words", "Two.")
         said = asked(model, 1)
         assert "first words" in said and "look at @inner/deep.txt" in said and "[deep.txt](/" in said
-        tty.type("/cost\r")
+        tty.type("/cos")
+        tty.until("  /cost  ")
+        tty.type("\t")
+        tty.until("❯ /cost")
+        tty.type("\r")
         tty.until("Today, all sessions: ", lambda text: text.rstrip().split("\n")[-2] == "❯")
         assert re.search(r"^\d+ s$", tty.text, re.MULTILINE) is None  # A command has no closing line.
         tty.type("/model\r")

@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_agent.fronts.terminal.call_lines import CallLines, ShownCall
 from acp_agent.fronts.terminal.chat_commands import help_text
 from acp_agent.fronts.terminal.live_screen import _around
 from acp_agent.fronts.terminal.screens import COLOUR, DIM, RESET, CommandRow, TerminalStyle, joined
@@ -28,6 +29,18 @@ def test_the_rows_around_the_chosen_one_have_room(heights: list[int], at: int, r
     assert shown == rows[first : first + len(shown)] and rows[at] in shown
     assert len(shown) == 1 or sum(row.count("\n") + 1 for row in shown) <= room
     assert sum(heights) > room or shown == rows
+
+
+@table(("put_out", "code", "first", "shown"), [
+    ("", 0, "● $ make", 0), ("one\n", 0, "● $ make · 1 line: Ctrl-O", 0), ("a\nb\n", 0, "● $ make · 2 lines: Ctrl-O", 0),
+    ("a\nb\n", 2, "✗ $ make · exit code 2", 2), ("a\n" * 12, 2, "✗ $ make · exit code 2 · 4 lines: Ctrl-O", 8),
+])  # fmt: skip
+def test_a_commands_line_says_how_its_output_is_opened(put_out: str, code: int, first: str, shown: int):
+    raw = {"stdout": put_out, "stderr": "", "exit_code": code}
+    call = ShownCall("1", "make", "execute", status="failed" if code else "completed", raw_output=raw)
+    lines, folded = CallLines(TerminalStyle(colour=False)).ended(call, 80)
+    assert lines.split("\n")[0] == first and lines.count("\n") == shown
+    assert bool(folded) == ("Ctrl-O" in first)
 
 
 def test_help_is_whole_in_a_narrow_terminal():

@@ -357,7 +357,7 @@ class ChatProgram:
             typed.joining.remove(text)
         match outcome:
             case "injected":
-                self._view.prompt(text)
+                self._show_prompt(text)
                 if not self._view.said:
                     self._prompt += f"\n{text}"  # Nothing has come for either.
             case "returned":
@@ -439,9 +439,15 @@ class ChatProgram:
 
     def _start(self, text: str) -> None:
         self._prompt, self._since, self._typed.stopped = text, time.monotonic(), False
-        self._view.prompt(text)
+        self._show_prompt(text)
         self._view.begin()
         self._tasks.start_soon(self._turn, text)
+
+    def _show_prompt(self, text: str) -> None:
+        self._view.prompt(text)
+        if missing := [legible(f"@{name}") for name, path in self._mentioned(text) if not path.exists()]:
+            words = f"{', '.join(missing)}: no such file, sent as words"
+            self._view.under(self._style.paint(DIM, wrapped(f"  {words}", self._screen.size.columns - 1)))
 
     async def _turn(self, text: str) -> None:
         before = self._cost()
@@ -480,12 +486,13 @@ class ChatProgram:
     def _blocks(self, text: str) -> list[acp.ContentBlock]:
         """The text, the files that it mentions, and what the user's commands have put out."""
         blocks: list[acp.ContentBlock] = [acp.TextContent(text=text)]
-        for name in dict.fromkeys(MENTIONED.findall(text)):
-            path = Path(os.path.normpath(self._job.cwd / name.rstrip(".,;:)")))
-            if path.is_file():
-                blocks.append(acp.ResourceLink(uri=path.as_uri(), name=path.name))
-        blocks += [acp.TextContent(text=each) for each in self._told]
-        return blocks
+        files = [path for _, path in self._mentioned(text) if path.is_file()]
+        blocks += [acp.ResourceLink(uri=path.as_uri(), name=path.name) for path in files]
+        return [*blocks, *(acp.TextContent(text=each) for each in self._told)]
+
+    def _mentioned(self, text: str) -> list[tuple[str, Path]]:
+        names = dict.fromkeys(name.rstrip(".,;:)") for name in MENTIONED.findall(text))
+        return [(name, Path(os.path.normpath(self._job.cwd / name))) for name in names]
 
     async def _run_own(self, command: str) -> None:
         """`!command`: run by the user; `!!command`: the model is not told."""
