@@ -11,7 +11,7 @@ from acp_agent.client.permissions import reject_once
 from acp_agent.schema.acp import CreateElicitationResponse, CurrentModeUpdate, PlanUpdate, SelectedPermissionOutcome
 from acp_agent.schema.acp import Plan as OldPlan
 from acp_agent.testing.fake_model import Answer, Call, Failure
-from acp_agent.tools.kit.registry import builtin_registry
+from acp_agent.tools.kit.registry import builtin_registry, user_words
 
 from .kit import asks, bash, cancels, reloads, results, rig, rounds, went
 
@@ -533,6 +533,12 @@ async def test_hooks_after_a_call_run_only_where_those_before_did(tmp_path):
         assert log.read_text().splitlines() == ["tool_before", "tool_after"]
 
 
+def test_each_tool_has_a_sentence_for_the_user():
+    words = user_words()
+    assert list(words) == [entry.name for entry in builtin_registry().entries()]
+    assert all(text[0].isupper() and text.endswith(".") and len(text) <= 60 for text in words.values())
+
+
 async def test_tools_are_disabled_by_patterns_too_and_what_is_not_there_is_said_by_name(tmp_path):
     config = '[tools]\ndisabled = ["web_*", "memory_[rs]*", "glob", "nonsense"]\n'
     async with went(tmp_path, ["ok"], config=config, prompt="hello") as r:
@@ -540,6 +546,9 @@ async def test_tools_are_disabled_by_patterns_too_and_what_is_not_there_is_said_
         assert "bash" in names and not names & {"web_search", "web_scrape", "memory_recall", "memory_store"}
         await r.editor.wait_for(lambda u: "`nonsense`" in str(getattr(u, "content", "")))
         await r.editor.prompt("/tools")
-        for name in ("find_path", "web_search"):
-            assert f"- `{name}`: `{name}` is disabled" in said(r)
+        away = "`find_path`, `fetch`, `web_scrape`, `web_search`, `memory_recall`, `memory_store`"
+        sent, _, found = said(r).partition("\n\nAdded when the model looks for them:\n")
+        assert "- `bash`: Runs a command.\n" in sent and "`run_shell`" not in sent
+        assert "- `time`: Looks at the clock." in found and "`time`" not in sent
+        assert f"- {away}: disabled in the configuration" in found
         assert "- `bash_output`, `bash_kill`, `bash_list`: Nothing was started" in said(r)

@@ -32,7 +32,8 @@ def test_the_rows_around_the_chosen_one_have_room(heights: list[int], at: int, r
 
 
 @table(("put_out", "code", "first", "shown"), [
-    ("", 0, "● $ make", 0), ("one\n", 0, "● $ make · 1 line: Ctrl-O", 0), ("a\nb\n", 0, "● $ make · 2 lines: Ctrl-O", 0),
+    ("", 0, "● $ make", 0), ("one\n", 0, "● $ make · 1 line: Ctrl-O", 0),
+    ("a\nb\n", 0, "● $ make · 2 lines: Ctrl-O", 0),
     ("a\nb\n", 2, "✗ $ make · exit code 2", 2), ("a\n" * 12, 2, "✗ $ make · exit code 2 · 4 lines: Ctrl-O", 8),
 ])  # fmt: skip
 def test_a_commands_line_says_how_its_output_is_opened(put_out: str, code: int, first: str, shown: int):
