@@ -65,10 +65,7 @@ class Opening:
     folders must be in, resolved; none: anywhere."""
 
     def __init__(
-        self,
-        environ: Mapping[str, str] = os.environ,
-        flags: Mapping[str, Any] | None = None,
-        below: Sequence[str] = (),
+        self, environ: Mapping[str, str] = os.environ, flags: Mapping[str, Any] | None = None, below: Sequence[str] = ()
     ) -> None:
         self.environ = environ
         self.login = Login(environ)

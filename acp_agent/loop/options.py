@@ -21,13 +21,7 @@ if TYPE_CHECKING:
 AUTO_MODEL = "auto"
 """Stands for the first model of the server's list, until that is known."""
 
-THOUGHT_LEVELS: dict[str, str] = {
-    "default": "Default",
-    "off": "Off",
-    "low": "Low",
-    "medium": "Medium",
-    "high": "High",
-}
+THOUGHT_LEVELS: dict[str, str] = {"default": "Default", "off": "Off", "low": "Low", "medium": "Medium", "high": "High"}
 
 
 def mode_state(mode: ModeId) -> SessionModeState:
