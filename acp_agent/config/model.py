@@ -716,5 +716,5 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def no_provider(self, name: str) -> str:
         """The words for a provider that is not configured."""
-        known = ", ".join(dict.fromkeys(("default", *self.providers)))
+        known = ", ".join(self.providers) or "none"
         return f"the provider {name!r} is not in the configuration; configured: {known}"

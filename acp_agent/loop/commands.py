@@ -79,16 +79,17 @@ async def _help(session: Session, parts: Parts, rest: str) -> str:
 
 async def _model(session: Session, parts: Parts, rest: str) -> str:
     if not rest:
-        models = "\n".join(
-            f"- `{name}`{' (in use)' if name == session.choices.model else ''}" for name in session.choices.models
-        )
-        return f"Models:\n{models}\n\n`/model NAME` switches."
+        shown = [session.choices.shown(name) for name in session.choices.models]
+        models = "\n".join(f"- `{name}`{' (in use)' if name == session.choices.shown() else ''}" for name in shown)
+        means = any(name.startswith("default/") for name in shown)
+        server = f" `default` is {session.choices.server}." if means else ""
+        return f"Models:\n{models}\n\n`/model NAME` switches.{server}"
     try:
         await session.name_model(rest)
     except InvalidParams as error:
         return f"{error}."
     session.choices.show()
-    return f"Model: `{session.choices.model}`."
+    return f"Model: `{session.choices.shown()}`."
 
 
 async def _mode(session: Session, parts: Parts, rest: str) -> str:
@@ -180,7 +181,7 @@ async def _status(session: Session, parts: Parts, rest: str) -> str:
     roots = "\n".join(f"- {root}" for root in session.roots.all)
     more = _more(parts)
     return (
-        f"acp-coder {__version__}\n\n- Session: `{session.id}`\n- Model: `{session.choices.model}`\n"
+        f"acp-coder {__version__}\n\n- Session: `{session.id}`\n- Model: `{session.choices.shown()}`\n"
         f"- Mode: `{session.choices.mode_id}`\n- The editor ({client.plan.name}) offers: "
         f"{', '.join(offers) or 'nothing; everything is done locally'}\n"
         + "".join(f"- Corrected: {words}\n" for words in client.plan.corrected)
