@@ -168,7 +168,7 @@ async def on_a_terminal(model: FakeModel, home: Path, arguments: Sequence[str], 
             if not data:
                 break
             shown += data.decode("utf-8", "replace")
-            if waiting and (found := shown.find(waiting[0][0], at)) >= 0:
+            while waiting and (found := shown.find(waiting[0][0], at)) >= 0:
                 at = found + len(waiting[0][0])
                 act = waiting.pop(0)[1]
                 act() if callable(act) else os.write(fd, act.encode())
@@ -176,7 +176,7 @@ async def on_a_terminal(model: FakeModel, home: Path, arguments: Sequence[str], 
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown
 
     with anyio.fail_after(SECONDS):
-        return await anyio.to_thread.run_sync(talk)
+        return await anyio.to_thread.run_sync(talk, abandon_on_cancel=True)
 
 
 async def test_prompt_on_a_terminal_spins_and_asks(tmp_path):
