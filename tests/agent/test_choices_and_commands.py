@@ -125,8 +125,10 @@ async def test_commands_are_announced_without_slash_and_described(tmp_path):
 
 
 @pytest.mark.parametrize(("command", "words"), [
-    ("/help", "/compact"), ("/model", "\n- `fake-model` (in use)\n"), ("/model nonsense", "no model"), ("/mode", "architect"),
-    ("/mode nonsense", "no mode"), ("/context", "0 messages"), ("/tools", "`bash`"), ("/status", "Model: `fake-model`\n"),
+    ("/help", "/compact"), ("/model", "\n- `fake-model` (in use)\n"), ("/model nonsense", "no model"),
+    ("/mode", "architect"),
+    ("/mode nonsense", "no mode"), ("/context", "0 messages"), ("/tools", "`bash`"),
+    ("/status", "Model: `fake-model`\n"),
     ("/permissions", "Nothing is remembered"), ("/permissions revoke 7", "no permission"),
     ("/compact", "nothing to compact"), ("/clear", "forgotten"),
 ])  # fmt: skip
