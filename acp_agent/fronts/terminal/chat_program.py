@@ -261,12 +261,15 @@ class ChatProgram:
         elif close:
             await self._client.close_session(self._session)
 
-    async def _load(self, session_id: str) -> None:
+    async def _load(self, session_id: str, words: str = "That was the conversation so far.") -> None:
         self._session, self._kept = session_id, True
         loaded = await self._client.load_session(session_id, self._job.cwd)
         self._opened(loaded.modes, loaded.config_options)
         self._view.finished()
-        self._note("That was the conversation so far.")
+        self._note(words)
+
+    async def _caught_up(self) -> None:
+        await self._load(self._session, "It was continued elsewhere, as shown above. Enter sends your words to it.")
 
     def _opened(self, modes: acp.SessionModeState | None, options: Sequence[acp.SessionConfigOption] | None) -> None:
         if modes is not None:
@@ -466,7 +469,11 @@ class ChatProgram:
         except PeerError as error:
             self._kept = self._kept or self._view.said
             self._view.end(NO_LINE, 0.0, {}, None)
-            self._tell(RED, legible(error.message))
+            if isinstance(error.data, dict) and error.data.get("continued"):
+                await self._guarded(self._caught_up)
+                self._screen.give_back(text)
+            else:
+                self._tell(RED, legible(error.message))
         except ConnectionClosed:
             await anyio.sleep_forever()  # Who watches the agent says why it has ended.
         self._since = None
