@@ -195,7 +195,8 @@ async def test_sessions_are_listed_opened_and_deleted(code, tmp_path):
 
 
 async def test_a_question_of_the_agent_is_answered_by_one_choice_or_in_words(code, tmp_path):
-    question = Answer(tool_calls=(Call("ask_user", {"question": "Which database?", "choices": ["SQLite", "PostgreSQL"]}),))
+    asks = Call("ask_user", {"question": "Which database?", "choices": ["SQLite", "PostgreSQL"]})
+    question = Answer(tool_calls=(asks,))
     script = [question, "Good.", question, "Fine.", question, "As you like."]
     async with working(code, tmp_path, script) as (window, model):
         chat = Chat(window)
