@@ -25,6 +25,8 @@ from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel
 from .kit import COMMAND, alive, configured, environ
 
 SECONDS = 120
+DRAWN = "\x1b[?25l"
+"""The cursor is hidden while the live part is drawn."""
 
 
 class Tty:
@@ -384,6 +386,18 @@ async def test_sessions_models_files_and_an_editor_are_picked_by_keys(tmp_path):
     (editor := tmp_path / "editor").write_text('#!/bin/sh\nprintf "and edited" >> "$1"\n')
     editor.chmod(0o755)
     await chat(tmp_path, ["One.", "Two.", "Three."], walk, EDITOR=str(editor), VISUAL="")
+
+
+async def test_many_deltas_are_drawn_a_few_times_a_second(tmp_path):
+    def walk(tty: Tty, model: FakeModel) -> None:
+        tty.until("code · fake-model")
+        before = tty.raw.count(DRAWN)
+        tty.type("go\r")
+        tty.until("1999", " tokens · ")
+        drawn = tty.raw.count(DRAWN) - before
+        assert 2 <= drawn < 200, "not once for each delta"
+
+    await chat(tmp_path, [Answer(deltas=2_000, delta_text="{number} ", interval_ms=1)], walk)
 
 
 ASKS = (

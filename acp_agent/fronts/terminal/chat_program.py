@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
@@ -50,7 +51,8 @@ from acp_agent.output.sanitize import sanitize_output
 from acp_agent.protocol.transports import Transport
 from acp_agent.schema import acp
 
-FRAME_SECONDS = 0.15
+FRAME_SECONDS = 0.2
+GATHER_SECONDS = 0.05
 LEAVE_SECONDS = 2.0
 """Within these a second Ctrl-C leaves."""
 JOIN_TRIES, JOIN_SECONDS = 10, 0.2
@@ -88,6 +90,30 @@ class _Typed:
         words = "\n".join(text for _, text in sorted(self.back, key=lambda each: each[0]))
         self.back.clear()
         return words
+
+
+class GatheringTransport(Transport):
+    """Once much comes, what comes within `GATHER_SECONDS` is read at once: to wake for each delta takes longer than to
+    draw them."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._last, self._between = 0.0, math.inf
+        """When something came last, and how long after what was before."""
+
+    async def read(self) -> bytes:
+        if self._between < 2 * GATHER_SECONDS:
+            await anyio.sleep(GATHER_SECONDS)
+        data = await self._transport.read()
+        now = time.monotonic()
+        self._last, self._between = now, now - self._last
+        return data
+
+    async def write(self, data: bytes) -> None:
+        await self._transport.write(data)
+
+    def close(self) -> None:
+        self._transport.close()
 
 
 class ChatProgram:
@@ -146,8 +172,9 @@ class ChatProgram:
 
     def _connect(self, transport: Transport) -> AcpClient:
         return AcpClient(
-            transport, permissions=self._permission, elicitation=self._elicit, on_update=self._update,
-            capabilities=CAPABILITIES, info=acp.Implementation(name="acp-coder-chat", version=__version__),
+            GatheringTransport(transport), permissions=self._permission, elicitation=self._elicit,
+            on_update=self._update, capabilities=CAPABILITIES,
+            info=acp.Implementation(name="acp-coder-chat", version=__version__),
         )  # fmt: skip
 
     async def _configure(self) -> None:
