@@ -97,11 +97,7 @@ class Agent:
     """
 
     def __init__(
-        self,
-        opening: Opening | None = None,
-        *,
-        initialize_params: object = None,
-        sessions: OpenSessions | None = None,
+        self, opening: Opening | None = None, *, initialize_params: object = None, sessions: OpenSessions | None = None
     ) -> None:
         self._opening = opening or Opening()
         self.sessions = sessions or OpenSessions(self._opening)

@@ -23,7 +23,7 @@ from acp_agent.errors import ConfigError, InvalidParams
 from acp_agent.lazy import load
 from acp_agent.loop.modes import known_mode
 from acp_agent.loop.opened import Opened
-from acp_agent.loop.options import AUTO_MODEL, config_options, mode_state, places_of
+from acp_agent.loop.options import AUTO_MODEL, config_options, default_server, mode_state, places_of
 from acp_agent.loop.prompts.project_rules import project_rules
 from acp_agent.loop.toolbox.trust import project_layer
 from acp_agent.safety.folders.paths import Roots, real_path
@@ -65,10 +65,7 @@ class Opening:
     folders must be in, resolved; none: anywhere."""
 
     def __init__(
-        self,
-        environ: Mapping[str, str] = os.environ,
-        flags: Mapping[str, Any] | None = None,
-        below: Sequence[str] = (),
+        self, environ: Mapping[str, str] = os.environ, flags: Mapping[str, Any] | None = None, below: Sequence[str] = ()
     ) -> None:
         self.environ = environ
         self.login = Login(environ)
@@ -233,14 +230,11 @@ def answer(opened: Opened) -> acp.NewSessionResponse:
         session_id=record.id,
         modes=mode_state(mode),
         config_options=config_options(
-            mode=mode,
-            model=record.model,
-            models=opened.models,
-            thought_level=record.thought_level,
-            places=places_of(opened.config.settings),
+            mode=mode, model=record.model, models=opened.models, thought_level=record.thought_level,
+            places=places_of(opened.config.settings), server=default_server(opened.config.settings),
         ),
         meta=rules(opened.config, opened.roots),
-    )
+    )  # fmt: skip
 
 
 def rules(config: Config, roots: Roots) -> dict[str, Any] | None:

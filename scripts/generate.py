@@ -25,7 +25,7 @@ from acp_agent.output.observation import Observation
 from acp_agent.safety.deciding.audit import AuditEntry
 from acp_agent.tools.kit.base import Tool
 from acp_agent.tools.kit.json_schema import parameters_of
-from acp_agent.tools.kit.registry import STEP_AWAY, TOOLS
+from acp_agent.tools.kit.registry import STEP_AWAY, TOOLS, user_words
 
 __all__ = ["SECTIONS", "render_all"]
 
@@ -128,8 +128,8 @@ def _tools(definitions: Iterable[Definition]) -> dict[Path, str]:
         "",
         "What the model can call, by a tool's own name or one of its aliases. The model reads the guidance in plain",
         "sentences (`tools.guidance`). A tool *found by `tools`* is sent to it once it has searched for it. Tools that",
-        "only read are offered in every mode; calls of one message that only read run at the same time. The schemas",
-        "are in `schemas/tool-parameters.schema.json`.",
+        "only read are offered in every mode; calls of one message that only read run at the same time, questions one",
+        "after the other. The schemas are in `schemas/tool-parameters.schema.json`.",
         "",
     ]
     pages: dict[Path, str] = {}
@@ -153,13 +153,14 @@ def _effect(tool: Definition) -> str:
 
 
 def _overview_row(tool: Definition, subject: str) -> str:
-    first = " ".join(tool["description"].split("\n\n")[0].split())
-    return f"| [`{tool['name']}`](tools/{subject}-tools.md#{tool['name']}) | {_effect(tool)} | {_cell(first)} |"
+    does = user_words()[tool["name"]]
+    return f"| [`{tool['name']}`](tools/{subject}-tools.md#{tool['name']}) | {_effect(tool)} | {_cell(does)} |"
 
 
 def _tool_section(tool: Definition) -> list[str]:
     aliases = ", ".join(f"`{alias}`" for alias in tool["aliases"]) or "none"
-    lines = [f"## `{tool['name']}`", "", f"Kind: `{tool['kind']}`; {_effect(tool)}. Aliases: {aliases}.", ""]
+    lines = [f"## `{tool['name']}`", "", user_words()[tool["name"]], ""]
+    lines += [f"Kind: `{tool['kind']}`; {_effect(tool)}. Aliases: {aliases}.", ""]
     lines += ["| Parameter | Type | Required | Default | Meaning |", "| --- | --- | --- | --- | --- |"]
     required = tool["parameters"].get("required", ())
     for name, schema in tool["parameters"]["properties"].items():

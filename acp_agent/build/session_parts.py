@@ -305,9 +305,5 @@ def build_reports(session: Session, shell: Shell, redaction: Redaction) -> Repor
         live_chars=settings.limits.live_output_chars,
     )
     return Reports(
-        session.outbox,
-        redaction,
-        display,
-        cwd=str(session.roots.cwd),
-        max_output_chars=settings.tools.max_output_chars,
+        session.outbox, redaction, display, cwd=str(session.roots.cwd), max_output_chars=settings.tools.max_output_chars
     )

@@ -173,11 +173,7 @@ def _confinement(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
             yield NOTE, "", words
     if session := tmux_session(config.settings.place(), tools.tmux):
         if find_program("tmux", environ, (Path.cwd(),)) is None:
-            yield (
-                BAD,
-                "tmux",
-                "there is no `tmux` here, so nothing runs in a terminal (`tools.tmux.session`)",
-            )
+            yield (BAD, "tmux", "there is no `tmux` here, so nothing runs in a terminal (`tools.tmux.session`)")
         else:
             left_out = "; not with `tools.scope.run_as_user`" if tools.scope.user else ""
             yield OK, "tmux", f"terminals are shown in the session {session}{left_out}"

@@ -129,11 +129,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 3
     max_repetition: Annotated[
         int,
-        key(
-            "Characters of one repeated short text after which the model is stopped; 0: never.",
-            ge=0,
-            project=True,
-        ),
+        key("Characters of one repeated short text after which the model is stopped; 0: never.", ge=0, project=True),
     ] = 8000
     max_answer_bytes: Annotated[
         int, key("Bytes of text and thought in one answer after which the model is stopped.", ge=1024, project=True)
@@ -295,8 +291,7 @@ class FilesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int, key("Lines around a change that `edit` returns to the model; 0: no lines at all.", ge=0, project=True)
     ] = 3
     patch_models: Annotated[
-        list[str],
-        key("Globs of models that are offered `apply_patch` in place of `edit`.", project=True),
+        list[str], key("Globs of models that are offered `apply_patch` in place of `edit`.", project=True)
     ] = msgspec.field(default_factory=lambda: ["gpt-5*", "*codex*"])
     max_image_bytes: Annotated[int, key("Largest image in bytes that `read` returns.", ge=1024, project=True)] = (
         5_242_880
@@ -309,8 +304,7 @@ class FilesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int, key("Files and folders one call may delete, move or copy.", ge=1, project=True)
     ] = 100_000
     allowed_paths: Annotated[
-        list[safety.PathText],
-        key("Folders that tools and commands of every session may use besides its own."),
+        list[safety.PathText], key("Folders that tools and commands of every session may use besides its own.")
     ] = []
     deny_read: Annotated[
         list[safety.PathText], key("Globs of paths that no tool and no command in the sandbox may read.")
@@ -626,8 +620,7 @@ class UndoConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int, key("Files and folders below the session's folders that are watched for what commands change.", ge=0)
     ] = 60_000
     max_file_bytes: Annotated[
-        int,
-        key("Files up to this size are kept before commands change them; what git has needs no copy.", ge=0),
+        int, key("Files up to this size are kept before commands change them; what git has needs no copy.", ge=0)
     ] = 2_000_000
     max_tool_file_bytes: Annotated[
         int, key("Files up to this size are kept when the agent's own tools change or remove them.", ge=0)
@@ -723,5 +716,5 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def no_provider(self, name: str) -> str:
         """The words for a provider that is not configured."""
-        known = ", ".join(dict.fromkeys(("default", *self.providers)))
+        known = ", ".join(self.providers) or "none"
         return f"the provider {name!r} is not in the configuration; configured: {known}"

@@ -191,8 +191,7 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float, key("Seconds after which a client that reads nothing of what it is sent is disconnected.", gt=0)
     ] = 60.0
     http_idle_timeout: Annotated[
-        float,
-        key("Seconds after which a connection over HTTP of which nothing is read or posted is ended.", gt=0),
+        float, key("Seconds after which a connection over HTTP of which nothing is read or posted is ended.", gt=0)
     ] = 300.0
     ping_interval: Annotated[float, key("Seconds between pings; after three without an answer it is gone.", gt=0)] = (
         20.0
@@ -208,8 +207,7 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float, key("Minutes that a question waits for a client who may answer; then the turn is cancelled.", gt=0)
     ] = 60.0
     idle_minutes: Annotated[
-        float,
-        key("Minutes after which a session without clients and without a turn that runs is closed.", gt=0),
+        float, key("Minutes after which a session without clients and without a turn that runs is closed.", gt=0)
     ] = 30.0
     lease: Annotated[
         float,

@@ -72,8 +72,7 @@ class SandboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = []
     allow_write: Annotated[
-        list[PathText],
-        key("The same for what they may write. A folder that ends with `/` is made if it is missing."),
+        list[PathText], key("The same for what they may write. A folder that ends with `/` is made if it is missing.")
     ] = []
     writable: Annotated[
         list[PathText],
@@ -147,10 +146,7 @@ class SandboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PermissionRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    pattern: Annotated[
-        Pattern,
-        key("Glob, ignoring case, for a command, a path below the session's folder or a URL."),
-    ]
+    pattern: Annotated[Pattern, key("Glob, ignoring case, for a command, a path below the session's folder or a URL.")]
     action: Annotated[Action, key("What happens to a matching call.")]
 
 

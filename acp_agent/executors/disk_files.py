@@ -44,10 +44,7 @@ class LocalDisk:
     and where not."""
 
     def __init__(
-        self,
-        environ: Mapping[str, str],
-        folders: Sequence[Path] = (),
-        user: Callable[[], User | None] = lambda: None,
+        self, environ: Mapping[str, str], folders: Sequence[Path] = (), user: Callable[[], User | None] = lambda: None
     ) -> None:
         self._environ = environ
         self._folders = tuple(folders)

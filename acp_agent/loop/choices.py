@@ -8,7 +8,7 @@ from acp_agent.config.model import as_choice
 from acp_agent.errors import InvalidParams
 from acp_agent.lazy import load
 from acp_agent.loop.modes import MODES, Mode, known_mode, narrower
-from acp_agent.loop.options import AUTO_MODEL, THOUGHT_LEVELS, config_options, mode_state
+from acp_agent.loop.options import AUTO_MODEL, THOUGHT_LEVELS, config_options, mode_state, shown_model
 from acp_agent.loop.outbox import Outbox
 from acp_agent.schema.acp import ConfigOptionUpdate, CurrentModeUpdate, SessionConfigOption, SessionModeState
 from acp_agent.store.base import SessionRecord
@@ -27,16 +27,17 @@ class Choices:
     """`models`: the `provider/model`s known so far."""
 
     def __init__(
-        self, record: SessionRecord, outbox: Outbox, store: SessionStore, models: Sequence[str], places: Sequence[str]
-    ) -> None:
-        """`places`: as in `config_options`."""
+        self, record: SessionRecord, outbox: Outbox, store: SessionStore, models: Sequence[str], places: Sequence[str],
+        server: str = "",
+    ) -> None:  # fmt: skip
+        """`places`, `server`: as in `config_options`."""
         self._id = record.id
         self._outbox = outbox
         self._store = store
         self.models = list(models)
         self.listed = {name.partition("/")[0] for name in self.models[1:] if not name.endswith(f"/{AUTO_MODEL}")}
         """The providers whose models are known: by the configuration, or since the server has said which it has."""
-        self.places = list(places)
+        self.places, self.server = list(places), server
         self.mode_id = known_mode(record.mode)
         self.model = as_choice(record.model)
         self.thought_level = record.thought_level or "default"
@@ -53,12 +54,13 @@ class Choices:
 
     def options(self) -> list[SessionConfigOption]:
         return config_options(
-            mode=self.mode_id,
-            model=self.model,
-            models=self.models,
-            thought_level=self.thought_level,
-            places=self.places,
-        )
+            mode=self.mode_id, model=self.model, models=self.models, thought_level=self.thought_level,
+            places=self.places, server=self.server,
+        )  # fmt: skip
+
+    def shown(self, model: str = "") -> str:
+        """A model as a user names it; that of the session."""
+        return shown_model(model or self.model, [*self.models, self.model])
 
     def show(self) -> None:
         """Sends the client the complete list after a change it did not request."""
@@ -123,7 +125,7 @@ class Choices:
         if sum(name.partition("/")[2] == model for name in names) > 1:
             raise InvalidParams(f"Several providers have the model {model!r}: name one, as in {provider}/{model}")
         near = nearest(choice, names) or names[:3]
-        raise InvalidParams(f"There is no model {model!r}; the nearest: {', '.join(near)}")
+        raise InvalidParams(f"There is no model {model!r}; the nearest: {', '.join(map(self.shown, near))}")
 
     async def _set_model(self, model: str) -> None:
         self.model = model

@@ -22,6 +22,7 @@ from acp_agent.loop.judging import judged
 from acp_agent.loop.modes import MODES
 from acp_agent.loop.prompts.command_names import BUILT_IN, sets_goal, split_command
 from acp_agent.schema.acp import ContentBlock, UnstructuredCommandInput
+from acp_agent.tools.kit.registry import user_words
 
 if TYPE_CHECKING:
     from acp_agent.loop.session import Session
@@ -72,22 +73,23 @@ async def _help(session: Session, parts: Parts, rest: str) -> str:
     lines = []
     for command in parts.prompts.menu.update().available_commands:
         hint = f" {command.input.hint}" if isinstance(command.input, UnstructuredCommandInput) else ""
-        lines.append(f"- `/{command.name}{hint}` {command.description}")
+        lines.append(f"- `/{command.name}{hint}`: {command.description}")
     return "Commands:\n" + "\n".join(lines)
 
 
 async def _model(session: Session, parts: Parts, rest: str) -> str:
     if not rest:
-        models = "\n".join(
-            f"- `{name}`{' (in use)' if name == session.choices.model else ''}" for name in session.choices.models
-        )
-        return f"Models:\n{models}\n\n`/model NAME` switches."
+        shown = [session.choices.shown(name) for name in session.choices.models]
+        models = "\n".join(f"- `{name}`{' (in use)' if name == session.choices.shown() else ''}" for name in shown)
+        means = any(name.startswith("default/") for name in shown)
+        server = f" `default` is {session.choices.server}." if means else ""
+        return f"Models:\n{models}\n\n`/model NAME` switches.{server}"
     try:
         await session.name_model(rest)
     except InvalidParams as error:
         return f"{error}."
     session.choices.show()
-    return f"Model: `{session.choices.model}`."
+    return f"Model: `{session.choices.shown()}`."
 
 
 async def _mode(session: Session, parts: Parts, rest: str) -> str:
@@ -143,20 +145,19 @@ async def _plan(session: Session, parts: Parts, rest: str) -> str:
 
 
 async def _tools(session: Session, parts: Parts, rest: str) -> str:
-    sent = {entry.name for entry in parts.toolbox.offer.sent()}
-    lines = []
+    sent, words = {entry.name for entry in parts.toolbox.offer.sent()}, user_words()
+    lines: tuple[list[str], list[str]] = ([], [])  # What is sent with the prompts is the second.
     for entry in parts.toolbox.offer.entries():
-        aliases = f" (also {', '.join(entry.aliases)})" if entry.aliases else ""
-        mark = "" if entry.name in sent else " [not sent with the last prompt]"
-        lines.append(
-            f"- `{entry.name}`{aliases}: {entry.description.splitlines()[0] if entry.description else ''}{mark}"
-        )
+        does = words.get(entry.name) or entry.description.partition("\n")[0]
+        lines[entry.name in sent].append(f"- `{entry.name}`: {does}".rstrip(": "))
     reasons: dict[str, list[str]] = {}
     for name, why in parts.toolbox.offer.excluded().items():
-        reasons.setdefault(why, []).append(f"`{name}`")
+        reasons.setdefault(why.removeprefix(f"`{name}` is "), []).append(f"`{name}`")
     away = [f"- {', '.join(names)}: {why}" for why, names in reasons.items()]
-    text = f"Tools in the mode `{session.choices.mode_id}`:\n" + "\n".join(lines) + f"\n\n{parts.toolbox.offer.words()}"
-    return text + ("\n\nCurrently unavailable:\n" + "\n".join(away) if away else "")
+    tools = f"Tools in the mode `{session.choices.mode_id}`"
+    heads = tools, "Added when the model looks for them", "Currently unavailable"
+    groups = zip(heads, (lines[1], lines[0], away), strict=True)
+    return "\n\n".join("\n".join([f"{head}:", *rows]) for head, rows in groups if rows)
 
 
 async def _rename(session: Session, parts: Parts, rest: str) -> str:
@@ -180,7 +181,7 @@ async def _status(session: Session, parts: Parts, rest: str) -> str:
     roots = "\n".join(f"- {root}" for root in session.roots.all)
     more = _more(parts)
     return (
-        f"acp-coder {__version__}\n\n- Session: `{session.id}`\n- Model: `{session.choices.model}`\n"
+        f"acp-coder {__version__}\n\n- Session: `{session.id}`\n- Model: `{session.choices.shown()}`\n"
         f"- Mode: `{session.choices.mode_id}`\n- The editor ({client.plan.name}) offers: "
         f"{', '.join(offers) or 'nothing; everything is done locally'}\n"
         + "".join(f"- Corrected: {words}\n" for words in client.plan.corrected)

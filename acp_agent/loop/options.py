@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from acp_agent.config.place_settings import LOCAL
@@ -21,13 +21,7 @@ if TYPE_CHECKING:
 AUTO_MODEL = "auto"
 """Stands for the first model of the server's list, until that is known."""
 
-THOUGHT_LEVELS: dict[str, str] = {
-    "default": "Default",
-    "off": "Off",
-    "low": "Low",
-    "medium": "Medium",
-    "high": "High",
-}
+THOUGHT_LEVELS: dict[str, str] = {"default": "Default", "off": "Off", "low": "Low", "medium": "Medium", "high": "High"}
 
 
 def mode_state(mode: ModeId) -> SessionModeState:
@@ -38,10 +32,10 @@ def mode_state(mode: ModeId) -> SessionModeState:
 
 
 def config_options(
-    *, mode: ModeId, model: str, models: Sequence[str], thought_level: str, places: Sequence[str] = ()
+    *, mode: ModeId, model: str, models: Sequence[str], thought_level: str, places: Sequence[str] = (), server: str = ""
 ) -> list[SessionConfigOption]:
     """The complete list. `model` and `models` are `provider/model`; one that is not among them is added. `places`: the
-    current one first; a single one is no choice."""
+    current one first; a single one is no choice. `server`: what `default` is called among several providers."""
     known = list(dict.fromkeys([*models, model]))
     several = len({name.partition("/")[0] for name in known}) > 1
     options: list[SessionConfigOption] = [
@@ -59,7 +53,7 @@ def config_options(
             name="Model",
             category="model",
             current_value=model,
-            options=[SessionConfigSelectOption(value=name, name=_model_name(name, several)) for name in known],
+            options=[SessionConfigSelectOption(value=name, name=_model_name(name, several, server)) for name in known],
         ),
         SessionConfigSelect(
             id="thought_level",
@@ -89,8 +83,22 @@ def _place_name(value: str) -> str:
     return "This machine" if value == LOCAL else value
 
 
-def _model_name(value: str, several: bool) -> str:
+def default_server(settings: Settings) -> str:
+    """What a user calls the provider `default`: where its server is."""
+    found = settings.provider("default")
+    host = "" if found is None else found.base_url.partition("://")[2].partition("/")[0].rpartition("@")[2]
+    return "OpenAI" if host in ("", "api.openai.com") else host
+
+
+def shown_model(model: str, models: Iterable[str]) -> str:
+    """A model as a user names it: `default/` is said only where there are other providers."""
+    alone = all(name.startswith("default/") for name in models)
+    return model.removeprefix("default/") if alone else model
+
+
+def _model_name(value: str, several: bool, server: str) -> str:
     provider, _, model = value.partition("/")
+    provider = server if provider == "default" and server else provider
     if model == AUTO_MODEL:
         model = "The server's first model"
     return f"{model} ({provider})" if several else model

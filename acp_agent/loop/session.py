@@ -405,6 +405,11 @@ class Session(SessionState):
         async with self._lease.held(knows=knows, stop=stop, stored=self.outbox.all_stored):
             yield
 
+    async def left_behind(self) -> bool:
+        """Whether another process has gone on with what is known of it here, and is done."""
+        known = self._lease is not None and self._parts is not None and not self.queue.busy
+        return known and self._lease is not None and await self.store.do(self._lease.left_behind)
+
     async def settled(self) -> None:
         """Waits until no turn is running."""
         async with self.queue.turn():

@@ -13,7 +13,7 @@ from acp_agent.errors import StoreError
 from acp_agent.lazy import load
 from acp_agent.loop.choices import Choices
 from acp_agent.loop.opened import Opened
-from acp_agent.loop.options import places_of
+from acp_agent.loop.options import default_server, places_of
 from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.published import Published
 from acp_agent.loop.turn_queue import TurnQueue
@@ -64,9 +64,10 @@ class SessionState:
         """The servers the client named for this session."""
         self.outbox = Outbox(record.id, client, store, soon)
         client.before_asking = self.outbox.flushed
-        self.choices = Choices(record, self.outbox, store, opened.models, places_of(opened.config.settings))
+        settings = opened.config.settings
+        self.choices = Choices(record, self.outbox, store, opened.models, places_of(settings), default_server(settings))
         self.queue = TurnQueue(leased=leased)
-        self.published = Published(opened.config.settings.lsp)
+        self.published = Published(settings.lsp)
         self.cache_key = record.id
         """For the provider's prompt cache; a fork has its source's."""
         self.client_prompt = record.client_prompt

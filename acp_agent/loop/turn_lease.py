@@ -1,7 +1,7 @@
 """One process at a time works in a session: who runs a turn has the session's lease meanwhile.
 
-A server holds those of its open sessions (`fronts/server/house.py`). Any other agent holds nothing between its turns;
-that another process went on with the session meanwhile is noticed at the next one.
+Servers on one database hold those of their open sessions (`fronts/server/house.py`). Any other agent holds nothing
+between its turns; that another process went on with the session meanwhile is noticed at the next one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ log = logging.getLogger(__name__)
 
 RENEWALS = 3
 """Within the time of a lease."""
-HELD = "Another acp-coder works in it now. When it is done there (in `acp-coder serve`: closed), "
+HELD = "Another acp-coder works in it now{}. When it is done there, "
+SERVED = "`acp-coder serve` has it open. When it is closed there, "
 CONTINUED = "It was continued by another acp-coder since it was opened here. To go on, "
 LOST = "Another acp-coder has taken it over, since its lease was not renewed in time; the turn was stopped. To go on, "
 OPEN = "open it again here (load or resume it)."
@@ -71,7 +72,12 @@ class TurnLease:
                     log.warning("session %s is held for %g s more: %s", self._id, self._seconds, error)
 
     def refusal(self, words: str = LOST) -> InternalError:
-        return InternalError(f"Nothing more was done in session {self._id!r}. {words}{OPEN}", {"kind": "elsewhere"})
+        data = {"kind": "elsewhere", "continued": words == CONTINUED}
+        return InternalError(f"Nothing more was done in session {self._id!r}. {words}{OPEN}", data)
+
+    def left_behind(self) -> bool:
+        """Whether another process has gone on with it, and is done. In the store's thread."""
+        return self._store.continued(self._id, self.seen) and not self._store.leases.holder(self._id)
 
     def _renew_later(self, stop: Callable[[], None]) -> None:
         renewed = partial(self._renewed, stop)
@@ -98,8 +104,10 @@ class TurnLease:
         self._ours = False
         while not leases.claim(self._id, self._holder, self._seconds):
             if holder := leases.holder(self._id):
+                if not holder.startswith(TURN):
+                    return SERVED
                 if not _has_gone(holder):
-                    return HELD
+                    return HELD.format(f" (process {number})" if (number := _process(holder)) else "")
                 leases.let_go(self._id, holder)
             elif self._store.get(self._id) is None:
                 return ""  # Whatever is done in it will say so.
@@ -132,12 +140,17 @@ def _here() -> str:
         return ""
 
 
+def _process(holder: str) -> int:
+    """The holder's, if it can be looked for; else 0."""
+    here = _here()
+    return int(holder.removeprefix(here).partition(":")[0]) if here and holder.startswith(here) else 0
+
+
 def _has_gone(holder: str) -> bool:
     """Whether that process has ended: its lease need not be waited for."""
-    here = _here()
-    if here and holder.startswith(here):
+    if process := _process(holder):
         try:
-            os.kill(int(holder.removeprefix(here).partition(":")[0]), 0)
+            os.kill(process, 0)
         except ProcessLookupError:
             return True
         except PermissionError:

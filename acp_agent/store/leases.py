@@ -48,11 +48,6 @@ class Leases(Part):
         query = "UPDATE sessions SET holder = NULL, held_until = NULL WHERE id = ? AND holder = ?"
         return self._db.change(query, session_id, holder) > 0
 
-    def free_all(self) -> None:
-        """Those of servers; to be called by the only one that there is."""
-        query = "UPDATE sessions SET holder = NULL, held_until = NULL WHERE holder IS NOT NULL AND holder NOT LIKE ?"
-        self._db.change(query, f"{TURN}%")
-
     def holder(self, session_id: str) -> str:
         """Who has it now; empty: nobody."""
         query = f"SELECT holder FROM sessions WHERE id = ? AND holder IS NOT NULL AND held_until > {self._db.clock}"

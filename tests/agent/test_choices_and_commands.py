@@ -105,6 +105,11 @@ async def test_providers_stand_side_by_side(tmp_path):
         await r.editor.client.set_config_option(r.editor.session_id, "model", "second/m3")
         await r.editor.prompt("hi")
         assert r.request(1)["model"] == "m3"
+        where = r.model.base_url.removeprefix("http://").removesuffix("/v1")
+        names = [o.name for o in answer.config_options[1].options]
+        assert names == [f"fake-model ({where})", "m2 (second)", "m3 (second)", "s (scripted)"]
+        await r.editor.prompt("/model")
+        assert "- `default/fake-model`\n" in r.editor.text() and f"`default` is {where}." in r.editor.text()
 
 
 # --- commands ----------------------------------------------------------------------------------------------------
@@ -120,8 +125,10 @@ async def test_commands_are_announced_without_slash_and_described(tmp_path):
 
 
 @pytest.mark.parametrize(("command", "words"), [
-    ("/help", "/compact"), ("/model", "default/fake-model"), ("/model nonsense", "no model"), ("/mode", "architect"),
-    ("/mode nonsense", "no mode"), ("/context", "0 messages"), ("/tools", "`bash`"), ("/status", "default/fake-model"),
+    ("/help", "/compact"), ("/model", "\n- `fake-model` (in use)\n"), ("/model nonsense", "no model"),
+    ("/mode", "architect"),
+    ("/mode nonsense", "no mode"), ("/context", "0 messages"), ("/tools", "`bash`"),
+    ("/status", "Model: `fake-model`\n"),
     ("/permissions", "Nothing is remembered"), ("/permissions revoke 7", "no permission"),
     ("/compact", "nothing to compact"), ("/clear", "forgotten"),
 ])  # fmt: skip

@@ -114,7 +114,7 @@ async def test_a_server_may_ask_the_model_only_if_its_table_and_the_user_each_ti
     said = [allow_once, allow_once if allowed else reject_once]
     async with went(tmp_path, script, config=SAMPLING, permissions=said, mcp_servers=[everything()]) as r:
         _, asked = r.editor.permission_requests
-        assert asked.tool_call.title == "The MCP server all asks default/fake-model"
+        assert asked.tool_call.title == "The MCP server all asks fake-model"
         assert "Say ``` hello" in str(asked.tool_call.content)
         assert [option.kind for option in asked.options] == ["allow_once", "reject_once"]
         told = r.messages(3 if allowed else 2)[-1]["content"]

@@ -139,6 +139,6 @@ def test_folders_made_for_what_is_then_refused_are_removed(tmp_path: Path) -> No
 
     (tmp_path / "there").mkdir()
     with pytest.raises(ExecutorError, match="appeared meanwhile"):
-        tree.move(tmp_path / "a", tmp_path / "there/new/deep/a", False, 100, lambda: None, None, judged)
+        tree.move(tmp_path / "a", tmp_path / "there/new/deep/a", False, 100, lambda: None, judged=judged)
     assert (tmp_path / "a/f").exists()
     assert list((tmp_path / "there").iterdir()) == []

@@ -11,7 +11,7 @@ from acp_agent.client.permissions import reject_once
 from acp_agent.schema.acp import CreateElicitationResponse, CurrentModeUpdate, PlanUpdate, SelectedPermissionOutcome
 from acp_agent.schema.acp import Plan as OldPlan
 from acp_agent.testing.fake_model import Answer, Call, Failure
-from acp_agent.tools.kit.registry import builtin_registry
+from acp_agent.tools.kit.registry import builtin_registry, user_words
 
 from .kit import asks, bash, cancels, reloads, results, rig, rounds, went
 
@@ -309,6 +309,22 @@ async def test_a_question_is_a_form_where_the_editor_has_forms(tmp_path, choices
         assert set(tool["function"]["parameters"]["properties"]) == {"question", "choices", "several"}
 
 
+async def test_questions_of_one_message_come_one_after_the_other_in_the_models_order(tmp_path):
+    said: list[str] = []
+
+    async def one_at_a_time(request):
+        said.append(request.message)
+        await anyio.wait_all_tasks_blocked()  # Another question would come now.
+        said.append("answered")
+        return CreateElicitationResponse(action="accept", content={"answer": request.message})
+
+    words = ["First?", "Second?", "Third?"]
+    questions = [Call("ask_user", {"question": each}) for each in words]
+    async with went(tmp_path, [asks(*questions), "done"], elicitation=one_at_a_time) as r:
+        assert said == ["First?", "answered", "Second?", "answered", "Third?", "answered"]
+        assert results(r, 2) == [f"The user answered: {each}" for each in words]
+
+
 @pytest.mark.parametrize(
     "content", [None, {}, {"answer": "green"}, {"answer": 5}, {"answer": ["red", "green"]}, {"other": " x "}], ids=str
 )
@@ -475,13 +491,14 @@ async def test_a_server_that_refuses_tools_is_asked_again_in_blocks(tmp_path):
 
 async def test_calls_behind_an_open_question_are_not_run(tmp_path):
     question, write = Call("ask_user", {"question": "Delete all?"}), Call("write", {"path": "x", "content": "x"})
-    async with went(tmp_path, [asks(question, write), "ok"], mode="auto") as r:
+    async with went(tmp_path, [asks(question, question, write), "ok"], mode="auto") as r:
         assert not (r.project / "x").exists()
-        asked, written = r.editor.tool_calls().values()
+        asked, other, written = r.editor.tool_calls().values()
         asked.assert_finished("completed")
+        other.assert_finished("failed")
         written.assert_finished("failed")
         await r.editor.prompt("no")
-        assert "has not answered an earlier question" in results(r, 2)[1]
+        assert all("has not answered an earlier question" in each for each in results(r, 2)[1:])
 
 
 async def test_a_question_shows_what_will_be_sent(tmp_path):
@@ -516,6 +533,12 @@ async def test_hooks_after_a_call_run_only_where_those_before_did(tmp_path):
         assert log.read_text().splitlines() == ["tool_before", "tool_after"]
 
 
+def test_each_tool_has_a_sentence_for_the_user():
+    words = user_words()
+    assert list(words) == [entry.name for entry in builtin_registry().entries()]
+    assert all(text[0].isupper() and text.endswith(".") and len(text) <= 60 for text in words.values())
+
+
 async def test_tools_are_disabled_by_patterns_too_and_what_is_not_there_is_said_by_name(tmp_path):
     config = '[tools]\ndisabled = ["web_*", "memory_[rs]*", "glob", "nonsense"]\n'
     async with went(tmp_path, ["ok"], config=config, prompt="hello") as r:
@@ -523,6 +546,9 @@ async def test_tools_are_disabled_by_patterns_too_and_what_is_not_there_is_said_
         assert "bash" in names and not names & {"web_search", "web_scrape", "memory_recall", "memory_store"}
         await r.editor.wait_for(lambda u: "`nonsense`" in str(getattr(u, "content", "")))
         await r.editor.prompt("/tools")
-        for name in ("find_path", "web_search"):
-            assert f"- `{name}`: `{name}` is disabled" in said(r)
+        away = "`find_path`, `fetch`, `web_scrape`, `web_search`, `memory_recall`, `memory_store`"
+        sent, _, found = said(r).partition("\n\nAdded when the model looks for them:\n")
+        assert "- `bash`: Runs a command.\n" in sent and "`run_shell`" not in sent
+        assert "- `time`: Looks at the clock." in found and "`time`" not in sent
+        assert f"- {away}: disabled in the configuration" in found
         assert "- `bash_output`, `bash_kill`, `bash_list`: Nothing was started" in said(r)

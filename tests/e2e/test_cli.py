@@ -439,7 +439,7 @@ async def test_a_provider_that_is_not_configured_is_told_with_those_that_are(tmp
     async with FakeModel([missing, "ok"]) as model:
         here = f'[providers.here]\nbase_url = "{model.base_url}"\n[agent]\nprovider = "here"\n'
         settings = {**configured(tmp_path, here), "OPENAI_BASE_URL": ""}
-        told = "the provider {!r} is not in the configuration; configured: default, {}"
+        told = "the provider {!r} is not in the configuration; configured: {}"
         done = await ran(model, tmp_path, "prompt", "--model", "nope:m", "go", **settings)
         assert done.returncode == 1 and "no such model" in done.stderr
         assert told.format("nope", "here") in done.stderr

@@ -24,7 +24,7 @@ from tests.forked import COMMAND, forked_command
 
 from .kit import environ
 
-CHAT = "e2e/test_chat.py::test_sessions_are_gone_on_with_modes_change_and_folded_text_opens"
+CHAT = "system/e2e/test_chat.py::test_sessions_are_gone_on_with_modes_change_and_folded_text_opens"
 NOT_RUN = {
     'acp-coder prompt --ssh build-7:/srv/app "Why does the build fail?"': (
         "a host", "system/agent/test_hosts.py::test_ssh_on_the_command_line",

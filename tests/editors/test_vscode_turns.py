@@ -194,24 +194,27 @@ async def test_sessions_are_listed_opened_and_deleted(code, tmp_path):
         await window.eventually(sessions, lambda labels: labels == ["Name a colour"])
 
 
-async def test_a_form_of_the_agent_is_asked_field_by_field(code, tmp_path):
-    question = Call("ask_user", {"question": "Which database?", "choices": ["SQLite", "PostgreSQL"]})
-    script = [Answer(tool_calls=(question,)), "Good.", Answer(tool_calls=(question,)), "As you like."]
+async def test_a_question_of_the_agent_is_answered_by_one_choice_or_in_words(code, tmp_path):
+    asks = Call("ask_user", {"question": "Which database?", "choices": ["SQLite", "PostgreSQL"]})
+    question = Answer(tool_calls=(asks,))
+    script = [question, "Good.", question, "Fine.", question, "As you like."]
     async with working(code, tmp_path, script) as (window, model):
         chat = Chat(window)
         await chat.open()
         await chat.send("Choose")
-        assert await window.quick_input() == ("Which database? (1/2)", ["SQLite", "PostgreSQL", "(no answer)"])
+        assert await window.quick_input() == ("Which database?", ["SQLite", "PostgreSQL"])
         await window.choose("PostgreSQL")
-        title, _ = await window.eventually(window.quick_input, lambda shown: "(2/2)" in shown[0])
-        assert "may be left empty" in title
-        await window.answer("with a pool")
         await answered(window, chat, "Good.")
-        assert "The user answered: PostgreSQL" in results(model)[0] and "with a pool" in results(model)[0]
+        assert "The user answered: PostgreSQL" in results(model)[-1]
+        await chat.send("Say it in words")
+        await window.quick_input()
+        await window.answer("a file with a pool")
+        await answered(window, chat, "Good.", "Fine.")
+        assert "The user answered: a file with a pool" in results(model)[-1]
         await chat.send("Choose again")
         await window.quick_input()
         await window.page.keyboard.press("Escape")
-        await answered(window, chat, "Good.", "As you like.")
+        await answered(window, chat, "Good.", "Fine.", "As you like.")
         assert "PostgreSQL" not in results(model)[-1]
 
 

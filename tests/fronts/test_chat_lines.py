@@ -1,11 +1,18 @@
 """What the chat prints."""
 
+import os
+
+import anyio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_agent.fronts.terminal.call_lines import CallLines, ShownCall
 from acp_agent.fronts.terminal.chat_commands import help_text
+from acp_agent.fronts.terminal.chat_program import GatheringTransport
 from acp_agent.fronts.terminal.live_screen import _around
+from acp_agent.fronts.terminal.markdown_stream import STEP, UNFINISHED, MarkdownStream
 from acp_agent.fronts.terminal.screens import COLOUR, DIM, RESET, CommandRow, TerminalStyle, joined
+from acp_agent.protocol.transports import FdTransport
 from tests.tables import table
 
 
@@ -30,8 +37,63 @@ def test_the_rows_around_the_chosen_one_have_room(heights: list[int], at: int, r
     assert sum(heights) > room or shown == rows
 
 
+@table(("put_out", "code", "first", "shown"), [
+    ("", 0, "● $ make", 0), ("one\n", 0, "● $ make · 1 line: Ctrl-O", 0),
+    ("a\nb\n", 0, "● $ make · 2 lines: Ctrl-O", 0),
+    ("a\nb\n", 2, "✗ $ make · exit code 2", 2), ("a\n" * 12, 2, "✗ $ make · exit code 2 · 4 lines: Ctrl-O", 8),
+])  # fmt: skip
+def test_a_commands_line_says_how_its_output_is_opened(put_out: str, code: int, first: str, shown: int):
+    raw = {"stdout": put_out, "stderr": "", "exit_code": code}
+    call = ShownCall("1", "make", "execute", status="failed" if code else "completed", raw_output=raw)
+    lines, folded = CallLines(TerminalStyle(colour=False)).ended(call, 80)
+    assert lines.split("\n")[0] == first and lines.count("\n") == shown
+    assert bool(folded) == ("Ctrl-O" in first)
+
+
 def test_help_is_whole_in_a_narrow_terminal():
     rows = [CommandRow("mine", "A description of many words that does not end before the line does")]
     text = COLOUR.sub("", help_text(rows, TerminalStyle(), 40))
     assert max(map(len, text.split("\n"))) < 40
     assert " ".join(text.partition("/mine")[2].split()) == rows[0].description
+
+
+async def test_what_comes_soon_after_other_messages_is_read_at_once():
+    read_end, write_end = os.pipe()
+    transport = GatheringTransport(FdTransport(read_end, write_end))
+    found: list[bytes] = []
+
+    async def read() -> None:
+        found.append(await transport.read())
+
+    try:
+        for number in range(2):
+            os.write(write_end, b"%d\n" % number)
+            await read()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            await anyio.wait_all_tasks_blocked()
+            for number in range(2, 100):
+                os.write(write_end, b"%d\n" % number)
+        assert len(found) == 3 and b"".join(found) == b"".join(b"%d\n" % number for number in range(100))
+    finally:
+        transport.close()
+        for end in (read_end, write_end):
+            os.close(end)
+
+
+def test_of_an_unfinished_paragraph_only_the_end_is_rendered_however_long_it_is(monkeypatch):
+    rendered: list[int] = []
+    real = MarkdownStream._rendered
+
+    def counted(self: MarkdownStream, text: str, width: int) -> str:
+        rendered.append(len(text))
+        return real(self, text, width)
+
+    monkeypatch.setattr(MarkdownStream, "_rendered", counted)
+    stream = MarkdownStream(TerminalStyle())
+    for number in range(2_000):
+        stream.take(f"**{number}** words, ")
+        if number % 10 == 0:
+            assert stream.finished(80) == "" and str(number) in stream.tail(79)
+    assert len(rendered) == 200 and max(rendered) <= UNFINISHED + STEP
+    assert "1999" in stream.end(80) and len(rendered) == 201

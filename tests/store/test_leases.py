@@ -7,7 +7,6 @@ from contextlib import closing
 from pathlib import Path
 
 from acp_agent.store.base import SessionRecord
-from acp_agent.store.leases import TURN
 from acp_agent.store.session_store import SessionStore
 from tests.store.conftest import Open, open_at
 
@@ -90,11 +89,3 @@ def test_a_lease_that_is_longer_than_any_is_cut_short(store: SessionStore) -> No
     while not store.leases.claim("dead", "two", 0.2):
         assert time.monotonic() < deadline
     assert store.leases.holder("alive") == "one"
-
-
-def test_a_server_that_is_alone_frees_what_servers_have_held_and_no_turn(store: SessionStore) -> None:
-    for name, holder in (("a", "a dead server"), ("b", f"{TURN}an agent on stdio")):
-        store.create(SessionRecord(name, "/project"))
-        assert store.leases.claim(name, holder, LONG)
-    store.leases.free_all()
-    assert store.leases.held() == ["b"]

@@ -16,6 +16,8 @@ from acp_agent.config.wire_apis import WIRE_APIS
 from acp_agent.errors import ConfigError, ProviderError
 from acp_agent.llm.base import Provider
 from acp_agent.llm.choose import choose_api, needs_key, shown_url
+from acp_agent.llm.provider_errors import server_label
+from acp_agent.loop.options import shown_model
 
 SERVER_SECONDS = 10.0
 """How long a server may take to list its models."""
@@ -32,15 +34,18 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
         raise ConfigError(settings.no_provider(names[0]))
     status = 0
     for name in names:
+        label = server_label(name, (settings.provider(name) or ProviderConfig()).base_url)
         try:
             models = anyio.run(_choices, config, name, environ)
         except (ConfigError, ProviderError) as error:
-            sys.stderr.write(f"{name}: {error}\n")
+            sys.stderr.write(f"{label}: {error}\n")
             status = 1
             continue
+        if name == "default" and len(names) > 1:
+            sys.stderr.write(f"default is {label}\n")
         for model in models:
             used = " (in use)" if f"{name}/{model}" == settings.choice(settings.agent.model) else ""
-            sys.stdout.write(f"{name}/{model}{used}\n")
+            sys.stdout.write(f"{shown_model(f'{name}/{model}', [f'{each}/' for each in names])}{used}\n")
     return status
 
 
@@ -49,10 +54,10 @@ async def _choices(config: Config, name: str, environ: Mapping[str, str]) -> Seq
     settings = config.settings.provider(name)
     if settings is None:
         raise ConfigError(config.settings.no_provider(name))
-    api = settings.api or choose_api(settings.base_url)
+    api, named = settings.api or choose_api(settings.base_url), "" if name == "default" else f" --provider {name}"
     key = find_key(name, settings, environ)
     if key is None and settings.api_key_env and needs_key(settings.base_url, api):
-        raise ConfigError(f"no API key: set {settings.api_key_env}, or run `acp-coder login --provider {name}`")
+        raise ConfigError(f"no API key: set {settings.api_key_env}, or run `acp-coder login{named}`")
     return list(dict.fromkeys([*settings.models, *await listed(name, settings, key.value if key else None)]))
 
 

@@ -23,11 +23,7 @@ from acp_agent.executors.places.inside_container import Inside
 from acp_agent.executors.places.ssh import Ssh
 from acp_agent.legible import legible
 
-WANTED = {
-    "bash": "commands are those of sh",
-    "git": "commands that use it fail",
-    "rg": "`grep` uses a slower search",
-}
+WANTED = {"bash": "commands are those of sh", "git": "commands that use it fail", "rg": "`grep` uses a slower search"}
 """What may be missing there, and what follows."""
 READABLE = "What `tools.files.deny_read` hides, the file tools refuse, but commands there can read it."
 MOST_SAID = 200

@@ -81,13 +81,7 @@ def find_sandbox(config: SandboxConfig, folders: Sequence[Path] = ()) -> Found:
     if config.disabled:
         return Found(Noop(), "no sandbox: turned off by tools.sandbox.disabled", disabled=True)
     programs = Programs(find_bash(outside=folders), find_program("bwrap", outside=folders))
-    flags = (
-        config.strict,
-        _network(config),
-        config.landlock,
-        config.allow_unix_sockets,
-        config.max_processes > 0,
-    )
+    flags = (config.strict, _network(config), config.landlock, config.allow_unix_sockets, config.max_processes > 0)
     key = (programs, *flags)
     with _asking:
         if key not in _found:

@@ -53,10 +53,7 @@ def actions_for(
         if literals:
             found.append(
                 types.CodeAction(
-                    title=action.title,
-                    kind=action.kind,
-                    command=command,
-                    diagnostics=list(action.diagnostics) or None,
+                    title=action.title, kind=action.kind, command=command, diagnostics=list(action.diagnostics) or None
                 )
             )
         else:

@@ -67,7 +67,7 @@ class Commands:
             ("continue", "", self._continue),
             ("send", "uri", self._send),
             ("stop", "", self._stop),
-            ("answer", "", self._answer),
+            ("answer", "text", self._answer),
             ("mode", "id", self._mode),
             ("model", "id", self._model),
             ("transcript", "", self._transcript),
@@ -164,6 +164,9 @@ class Commands:
             raise AgentError("the answer is still being written: write below the `## You` that follows it")
         if any(turn.prompt.text == text for turn in self._sent if not turn.done.is_set()):
             raise AgentError("this was already sent")
+        if self._front.questions.resume(text):  # It says what to do instead of what was asked.
+            self._front.transcript.said(text)
+            return _done
         return self._turn(prompt_content.linked(self._front.documents, text), sent=True)
 
     def _stop(self, given: _Given) -> Work:
@@ -175,13 +178,9 @@ class Commands:
         return tell
 
     def _answer(self, given: _Given) -> Work:
-        if not self._front.questions.resume():
-            raise AgentError("no question is pending")
-
-        async def nothing() -> None:
-            return
-
-        return nothing
+        if not self._front.questions.resume(given.text):
+            raise AgentError("no question is pending" if not given.text else "no question is pending that takes words")
+        return _done
 
     def _about(self, text: str, given: _Given) -> Prompt:
         if not given.uri:
@@ -277,6 +276,10 @@ class Commands:
             await self._front.show_transcript()
 
         return show
+
+
+async def _done() -> None:
+    return
 
 
 class _TurnFailed(AgentError):

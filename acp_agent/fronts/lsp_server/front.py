@@ -32,7 +32,7 @@ from acp_agent.fronts.lsp_server.progress import Progress
 from acp_agent.fronts.lsp_server.prompt_content import Prompt
 from acp_agent.fronts.lsp_server.questions import Questions
 from acp_agent.fronts.lsp_server.status import Board, Call, one_line
-from acp_agent.fronts.lsp_server.transcript import Transcript, with_draft
+from acp_agent.fronts.lsp_server.transcript import BLANK, YOU, Transcript, is_answered, pending_prompt, with_draft
 from acp_agent.protocol.transports import Transport
 from acp_agent.schema import acp
 
@@ -276,7 +276,8 @@ class Front:
             text = document.now
             wanted = with_draft(self.transcript.text(), text.text)
             if draft:
-                wanted = f"{wanted.rstrip()}\n\n{draft}"
+                heading = f"{YOU}{BLANK}" if is_answered(pending_prompt(wanted)) else ""
+                wanted = f"{wanted.rstrip()}{BLANK}{heading}{draft}"
             hunks = hunks_between(text.lines, Text(wanted).lines)
             if not hunks:
                 return

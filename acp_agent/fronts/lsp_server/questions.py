@@ -31,6 +31,11 @@ log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
 SHOW = "Show"
+INSTEAD = "No, and say what to do instead"
+DRAFT = "Instead: "
+"""Where the user goes on in the transcript."""
+REASONED = "reject_once"
+"""The option that takes a reason."""
 NO_ANSWER = "Do not answer"
 ORDER = ("reject_once", "allow_once", "allow_always", "reject_always")
 SHOWN_LINES = 12
@@ -50,14 +55,14 @@ class Asked(Struct, frozen=True):
 
 
 class Questions:
-    """`show` opens the transcript. `changed` is called when a call starts or stops waiting for an answer."""
+    """`show` opens the transcript, with a draft or "". `changed` is called when a call starts or stops waiting."""
 
     def __init__(
         self,
         editor: Editor,
         board: Board,
         transcript: Transcript,
-        show: Callable[[], Awaitable[None]],
+        show: Callable[[str], Awaitable[None]],
         changed: Callable[[], None],
     ) -> None:
         self._editor = editor
@@ -69,6 +74,8 @@ class Questions:
         self._open: set[anyio.CancelScope] = set()
         self._typed_at = -math.inf
         self._again: anyio.Event | None = None
+        self._reasoned, self._reason = False, ""
+        """Whether a reason may be given for rejecting what waits, and the one that was given."""
         self.waiting = ""
         """The question that waits until the user wants to answer it, in one line; empty if there is none."""
 
@@ -76,10 +83,11 @@ class Questions:
         """Called while the user is typing: a question would take key presses meant for the text."""
         self._typed_at = anyio.current_time()
 
-    def resume(self) -> bool:
-        """Asks the waiting question; returns whether there is one."""
-        if self._again is None:
+    def resume(self, reason: str = "") -> bool:
+        """Asks the waiting question, or rejects it for a reason; returns whether there is one."""
+        if self._again is None or (reason and not self._reasoned):
             return False
+        self._reason = reason.removeprefix(DRAFT.rstrip()).strip()
         self._again.set()
         return True
 
@@ -115,7 +123,8 @@ class Questions:
 
     async def _ask(self, request: acp.RequestPermissionRequest, call: Call) -> acp.RequestPermissionOutcome:
         options = safe_first(request.options)
-        names = _unique([one_line(option.name) for option in options], SHOW)
+        names = _unique([one_line(option.name) for option in options], SHOW, INSTEAD)
+        named = dict(zip(names, options, strict=True))
         self._transcript.question(one_line(call.title), details_of(call, ASKED_LINES))
         try:
             asked = question_text(
@@ -123,7 +132,9 @@ class Questions:
                 FEW_LINES if self._editor.name == "Eglot" else SHOWN_LINES,
                 explained=isinstance(request.tool_call.meta, dict) and "asked" in request.tool_call.meta,
             )
-            safe = [name for name, option in zip(names, options, strict=True) if option.kind.startswith("reject")]
+            if any(option.option_id == REASONED for option in options):
+                names.insert(1, INSTEAD)
+            safe = [name for name in names if name == INSTEAD or named[name].kind.startswith("reject")]
             chosen = await self._choose(asked, names, Kind.Warning, safe)
         except PeerError as error:
             self._editor.say(
@@ -134,7 +145,10 @@ class Questions:
         if chosen is None:
             self._transcript.answer("dismissed: rejected")
             return await reject_once(request)
-        option = options[names.index(chosen)]
+        if chosen == INSTEAD:
+            self._transcript.answer(f"rejected: {self._reason}")
+            return acp.SelectedPermissionOutcome(option_id=REASONED, meta={"reason": self._reason})
+        option = named[chosen]
         self._transcript.answer(option.name)
         return acp.SelectedPermissionOutcome(option_id=option.option_id)
 
@@ -147,18 +161,21 @@ class Questions:
                 await anyio.sleep(left)
                 continue
             chosen = await self._editor.choose(text, [*offered, SHOW], kind)
-            if chosen != SHOW:
+            if chosen not in (SHOW, INSTEAD):
                 return chosen
-            await self._show()
-            text, offered = asked.end or text, names
+            await self._show(DRAFT if chosen == INSTEAD else "")
+            text, offered = (text, offered) if chosen == INSTEAD else (asked.end or text, names)
             self._again, self.waiting = anyio.Event(), one_line(text.split("\n")[0], TITLE_LENGTH)
-            self._editor.say(
-                f"`Agent: answer` (acpCoder.answer) asks again: {one_line(self.waiting, 60)}", Kind.Warning
-            )
+            self._reasoned, self._reason = INSTEAD in names, ""
+            how = "Write it at the end, then `Send to the agent` (acpCoder.send). " if chosen == INSTEAD else ""
+            again = f"`Agent: answer` (acpCoder.answer) asks again: {one_line(self.waiting, 60)}"
+            self._editor.say(f"{how}{again}", Kind.Warning)
             try:
                 await self._again.wait()
             finally:
                 self._again, self.waiting = None, ""
+            if self._reason:
+                return INSTEAD
 
     # --- forms ------------------------------------------------------------------------------------------------
 
@@ -193,7 +210,7 @@ class Questions:
             text = one_line(request.message, 1_000)
             if len([1 for found in asked.values() if found]) > 1:
                 text = f"{text}\n{one_line(title)}"
-            names = _unique([one_line(label) for label, _ in choices], NO_ANSWER, SHOW)
+            names = _unique([one_line(label) for label, _ in choices], NO_ANSWER, SHOW, INSTEAD)
             try:
                 chosen = await self._choose(Asked(text), [NO_ANSWER, *names], Kind.Info)
             except PeerError as error:

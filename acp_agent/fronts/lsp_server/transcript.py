@@ -165,6 +165,12 @@ class Transcript:
         self._write(f"{_quiet(text.strip())}{BLANK}{AGENT}{BLANK}")
         self.flush()
 
+    def said(self, text: str) -> None:
+        """Adds what the user says while a turn runs."""
+        self._section("")
+        self._write(f"{YOU}{BLANK}{_quiet(text.strip())}{BLANK}{AGENT}{BLANK}")
+        self.flush()
+
     def update(self, update: acp.SessionUpdate) -> None:
         self._used = True
         match update:

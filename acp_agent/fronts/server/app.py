@@ -466,12 +466,7 @@ class Server:
             except NotSo as error:
                 return _json(Problem(str(error)), error.status)
             more = {"Link": f'<{found.following}>; rel="next"'} if found.following else {}
-            return Response(
-                found.body,
-                found.status,
-                {**FRESH, **more},
-                found.kind,
-            )
+            return Response(found.body, found.status, {**FRESH, **more}, found.kind)
 
         return answered
 

@@ -8,14 +8,10 @@ is in the store: several may serve the same owner.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
-import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
-from threading import Lock
 from typing import Any
 
 from acp_agent.config.model import Settings
@@ -27,7 +23,7 @@ from acp_agent.fronts.server.process_links import Links
 from acp_agent.fronts.server.relay import GIVE_UP, ask_once
 from acp_agent.loop.session import Session
 from acp_agent.open_sessions import OpenSessions
-from acp_agent.opening import Opening, store_file
+from acp_agent.opening import Opening
 from acp_agent.store.session_store import SessionStore
 
 log = logging.getLogger(__name__)
@@ -48,7 +44,7 @@ class House:
         self.opening = opening
         self.process = process
         self.links = links
-        self.sessions = OpenSessions(opening, held=True)
+        self.sessions = OpenSessions(opening, held=links is not None)
         self.sessions.let_go = self._let_go
         self.config = settings.server
         self.metrics = metrics
@@ -58,10 +54,7 @@ class House:
         """By session: told when another process has begun to run it."""
         self.stopping = False
         """Whether nothing more is begun."""
-        self._opens = Lock()
         self._opened_store: SessionStore | None = None
-        self._beside = -1
-        """A lock beside a store in a file, which all processes share that use it."""
         self._renewed = time.monotonic()
         self._overdue: asyncio.TimerHandle | None = None
         self._audiences: dict[str, Audience] = {}
@@ -71,24 +64,16 @@ class House:
 
     async def _store(self) -> SessionStore:
         if self._opened_store is None:
-            self._opened_store = await asyncio.to_thread(self._opened)
+            self._opened_store = (await asyncio.to_thread(self.opening.own))[1]
         return self._opened_store
-
-    def _opened(self) -> SessionStore:
-        """In a thread."""
-        config, store = self.opening.own()
-        with self._opens:
-            if self._beside < 0 and not store.tells:
-                self._beside = _held(store_file(config, self.opening.environ))
-                if _alone(self._beside):  # Who had them has died.
-                    store.leases.free_all()
-        return store
 
     # --- which process runs a session -------------------------------------------------------------------------
 
     async def take(self, session_id: str) -> str:
         """Makes this process the one that runs it; returns the name of the other one that does. Empty also where there
-        is no such session."""
+        is no such session. Of a store in a file each turn takes it for itself, here as in a terminal."""
+        if self.links is None:
+            return await self.runs_at(session_id)
         store = await self._store()
         while not await store.do(store.leases.claim, session_id, self.process, self.config.lease):
             holder = await self.runs_at(session_id)
@@ -104,8 +89,10 @@ class House:
 
     async def renew(self) -> None:
         """To be called several times in `server.lease` seconds. Sessions that another process has taken are closed."""
+        if self.links is None:
+            return
         begun, sessions = time.monotonic(), {each: self.sessions.get(each) for each in self.sessions.held}
-        if self._overdue is None and self.links is not None:
+        if self._overdue is None:
             self._hold_from(begun)
         try:
             store = await self._store()
@@ -142,7 +129,17 @@ class House:
         await self._close(session_id, session)
         self.runs_elsewhere(session_id)
 
+    async def caught_up(self, session_id: str, joining: Callable[[str], None] | None = None) -> None:
+        """Closes the session if somebody has gone on with it in a terminal or an editor; who watches it gets what was
+        said there, but for who is `joining`, who asks for it."""
+        session = self.sessions.get(session_id)
+        if session is not None and await session.left_behind():
+            await self._close(session_id, session)
+            self.runs_elsewhere(session_id, joining)
+
     async def _let_go(self, session_id: str) -> None:
+        if self.links is None:
+            return
         try:
             store = await self._store()
             await store.do(store.leases.let_go, session_id, self.process)
@@ -162,11 +159,12 @@ class House:
         if self.links is not None:
             self.links.tell_all(f"{self.owner} {session_id} {self.process}")
 
-    def runs_elsewhere(self, session_id: str) -> None:
+    def runs_elsewhere(self, session_id: str, but: Callable[[str], None] | None = None) -> None:
         """Another process has said that it runs it."""
         if not self.sessions.has(session_id):
             for moved in tuple(self.onlookers.get(session_id, ())):
-                moved(session_id)
+                if moved != but:
+                    moved(session_id)
 
     # --- who watches ------------------------------------------------------------------------------------------
 
@@ -298,22 +296,3 @@ class House:
                 timer.cancel()
         await self.sessions.end()
         await self.opening.end()
-        if self._beside >= 0:
-            os.close(self._beside)
-
-
-def _held(store: Path) -> int:
-    lock = os.open(f"{store}.servers", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_SH)
-    return lock
-
-
-def _alone(lock: int) -> bool:
-    """Whether no other process holds it."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    finally:
-        fcntl.flock(lock, fcntl.LOCK_SH)
-    return True

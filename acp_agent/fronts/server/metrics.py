@@ -19,12 +19,7 @@ TURN_BUCKETS = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800)
 CALL_BUCKETS = (0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300, 1800)
 WORD_BUCKETS = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60)
 """Seconds."""
-TOKENS = {
-    "inputTokens": "input",
-    "outputTokens": "output",
-    "thoughtTokens": "thought",
-    "cachedReadTokens": "cached",
-}
+TOKENS = {"inputTokens": "input", "outputTokens": "output", "thoughtTokens": "thought", "cachedReadTokens": "cached"}
 MOST_OPEN = 10_000
 """Tool calls whose beginning is remembered."""
 

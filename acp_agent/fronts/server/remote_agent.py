@@ -59,6 +59,7 @@ SESSION = ("sessionId", "cwd", "additionalDirectories", "mcpServers")
 """The params of these with which a session is asked for again."""
 ONCE = ("session/prompt", STEERING, *UNDO_METHODS[2:])
 """What is not asked again if the process that was asked has gone: it may have begun."""
+CONTINUED = "This session was continued in a terminal or an editor. What was said there is shown now: send it again."
 LEASES = 2
 """So many of them a process is waited for that runs a session and does not answer."""
 TRY_AGAIN = 0.2
@@ -398,6 +399,7 @@ class RemoteAgent(Agent):
         record, (cwd, more), config, told = await asyncio.to_thread(self._stored, request)
         async with self.sessions.reopening:
             await self.sessions.closed(record.id)
+            await self._house.caught_up(record.id, self._taken_over)
             audience = await self._house.expected(record.id)
             session = self.sessions.get(record.id)
         if session is not None:
@@ -430,7 +432,7 @@ class RemoteAgent(Agent):
         return found
 
     async def _open_ids(self, store: SessionStore) -> Collection[str]:
-        return await store.do(store.leases.held)
+        return {*self.sessions.ids, *await store.do(store.leases.held)}
 
     async def close_session(self, request: acp.CloseSessionRequest) -> acp.CloseSessionResponse:
         others = request.session_id in self._watching and len(self._house.audience(request.session_id)) > 1
@@ -474,6 +476,11 @@ class RemoteAgent(Agent):
             answered = await super().prompt(request)
             reason, usage = answered.stop_reason, getattr(answered, "usage", None)
             return answered
+        except InternalError as error:
+            if not (isinstance(error.data, dict) and error.data.get("continued")):
+                raise
+            await self._house.caught_up(session.id)
+            raise InternalError(CONTINUED, error.data) from error
         finally:
             metrics.turn_ends(session.id, begun, reason, usage)
 

@@ -135,7 +135,9 @@ class CallLines(Struct, frozen=True):
             raw = call.raw_output if isinstance(call.raw_output, dict) else {}
             code = raw.get("exit_code")
             ended = f" {self.style.mark('dot')} exit code {code}" if isinstance(code, int) and code else ""
-            return f"$ {title}", f"{ended}{took}"
+            lines = len(call.text.splitlines()) - (0 if ok else FAILED_SHOWN)
+            more = f" {self.style.mark('dot')} {lines} line{'s' * (lines > 1)}: Ctrl-O" if lines > 0 else ""
+            return f"$ {title}", f"{ended}{took}{more}"
         if ok and first == "Read" and call.text:
             return f"Read {call.text.count(chr(10)) + 1} lines of {rest}", took
         if call.diffs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
@@ -50,7 +51,8 @@ from acp_agent.output.sanitize import sanitize_output
 from acp_agent.protocol.transports import Transport
 from acp_agent.schema import acp
 
-FRAME_SECONDS = 0.15
+FRAME_SECONDS = 0.2
+GATHER_SECONDS = 0.05
 LEAVE_SECONDS = 2.0
 """Within these a second Ctrl-C leaves."""
 JOIN_TRIES, JOIN_SECONDS = 10, 0.2
@@ -88,6 +90,30 @@ class _Typed:
         words = "\n".join(text for _, text in sorted(self.back, key=lambda each: each[0]))
         self.back.clear()
         return words
+
+
+class GatheringTransport(Transport):
+    """Once much comes, what comes within `GATHER_SECONDS` is read at once: to wake for each delta takes longer than to
+    draw them."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._last, self._between = 0.0, math.inf
+        """When something came last, and how long after what was before."""
+
+    async def read(self) -> bytes:
+        if self._between < 2 * GATHER_SECONDS:
+            await anyio.sleep(GATHER_SECONDS)
+        data = await self._transport.read()
+        now = time.monotonic()
+        self._last, self._between = now, now - self._last
+        return data
+
+    async def write(self, data: bytes) -> None:
+        await self._transport.write(data)
+
+    def close(self) -> None:
+        self._transport.close()
 
 
 class ChatProgram:
@@ -146,8 +172,9 @@ class ChatProgram:
 
     def _connect(self, transport: Transport) -> AcpClient:
         return AcpClient(
-            transport, permissions=self._permission, elicitation=self._elicit, on_update=self._update,
-            capabilities=CAPABILITIES, info=acp.Implementation(name="acp-coder-chat", version=__version__),
+            GatheringTransport(transport), permissions=self._permission, elicitation=self._elicit,
+            on_update=self._update, capabilities=CAPABILITIES,
+            info=acp.Implementation(name="acp-coder-chat", version=__version__),
         )  # fmt: skip
 
     async def _configure(self) -> None:
@@ -261,12 +288,15 @@ class ChatProgram:
         elif close:
             await self._client.close_session(self._session)
 
-    async def _load(self, session_id: str) -> None:
+    async def _load(self, session_id: str, words: str = "That was the conversation so far.") -> None:
         self._session, self._kept = session_id, True
         loaded = await self._client.load_session(session_id, self._job.cwd)
         self._opened(loaded.modes, loaded.config_options)
         self._view.finished()
-        self._note("That was the conversation so far.")
+        self._note(words)
+
+    async def _caught_up(self) -> None:
+        await self._load(self._session, "It was continued elsewhere, as shown above. Enter sends your words to it.")
 
     def _opened(self, modes: acp.SessionModeState | None, options: Sequence[acp.SessionConfigOption] | None) -> None:
         if modes is not None:
@@ -357,7 +387,7 @@ class ChatProgram:
             typed.joining.remove(text)
         match outcome:
             case "injected":
-                self._view.prompt(text)
+                self._show_prompt(text)
                 if not self._view.said:
                     self._prompt += f"\n{text}"  # Nothing has come for either.
             case "returned":
@@ -439,9 +469,15 @@ class ChatProgram:
 
     def _start(self, text: str) -> None:
         self._prompt, self._since, self._typed.stopped = text, time.monotonic(), False
-        self._view.prompt(text)
+        self._show_prompt(text)
         self._view.begin()
         self._tasks.start_soon(self._turn, text)
+
+    def _show_prompt(self, text: str) -> None:
+        self._view.prompt(text)
+        if missing := [legible(f"@{name}") for name, path in self._mentioned(text) if not path.exists()]:
+            words = f"{', '.join(missing)}: no such file, sent as words"
+            self._view.under(self._style.paint(DIM, wrapped(f"  {words}", self._screen.size.columns - 1)))
 
     async def _turn(self, text: str) -> None:
         before = self._cost()
@@ -460,7 +496,11 @@ class ChatProgram:
         except PeerError as error:
             self._kept = self._kept or self._view.said
             self._view.end(NO_LINE, 0.0, {}, None)
-            self._tell(RED, legible(error.message))
+            if isinstance(error.data, dict) and error.data.get("continued"):
+                await self._guarded(self._caught_up)
+                self._screen.give_back(text)
+            else:
+                self._tell(RED, legible(error.message))
         except ConnectionClosed:
             await anyio.sleep_forever()  # Who watches the agent says why it has ended.
         self._since = None
@@ -480,12 +520,13 @@ class ChatProgram:
     def _blocks(self, text: str) -> list[acp.ContentBlock]:
         """The text, the files that it mentions, and what the user's commands have put out."""
         blocks: list[acp.ContentBlock] = [acp.TextContent(text=text)]
-        for name in dict.fromkeys(MENTIONED.findall(text)):
-            path = Path(os.path.normpath(self._job.cwd / name.rstrip(".,;:)")))
-            if path.is_file():
-                blocks.append(acp.ResourceLink(uri=path.as_uri(), name=path.name))
-        blocks += [acp.TextContent(text=each) for each in self._told]
-        return blocks
+        files = [path for _, path in self._mentioned(text) if path.is_file()]
+        blocks += [acp.ResourceLink(uri=path.as_uri(), name=path.name) for path in files]
+        return [*blocks, *(acp.TextContent(text=each) for each in self._told)]
+
+    def _mentioned(self, text: str) -> list[tuple[str, Path]]:
+        names = dict.fromkeys(name.rstrip(".,;:)") for name in MENTIONED.findall(text))
+        return [(name, Path(os.path.normpath(self._job.cwd / name))) for name in names]
 
     async def _run_own(self, command: str) -> None:
         """`!command`: run by the user; `!!command`: the model is not told."""

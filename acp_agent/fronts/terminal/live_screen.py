@@ -64,6 +64,7 @@ LIVE_LINES = 10
 """Lines of the part that changes."""
 BELOW_LINES = 4
 """Lines of the window that the changing part leaves free."""
+COMPLETING = (Keys.Tab, Keys.BackTab)
 SYNCHRONIZED, SHOWN = "\x1b[?2026h", "\x1b[?2026l"
 """What is between them is shown at once, where the terminal can."""
 
@@ -367,9 +368,10 @@ class LiveScreen:
     def _add_input(self, keys: KeyBindings, typing: Filter, menu: Filter, vi_insert: Filter) -> None:
         @keys.add("enter", filter=typing)
         def _(event: KeyPressEvent) -> None:
-            buffer = self._buffer
-            if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
-                buffer.complete_state = None
+            buffer, state = self._buffer, self._buffer.complete_state
+            by_tab = bool(event.previous_key_sequence) and event.previous_key_sequence[-1].key in COMPLETING
+            if state is not None and state.current_completion is not None and not by_tab:
+                buffer.complete_state = None  # An arrow has chosen it.
             elif buffer.document.char_before_cursor == "\\":
                 buffer.delete_before_cursor()
                 buffer.insert_text("\n")

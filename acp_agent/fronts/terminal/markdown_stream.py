@@ -22,7 +22,7 @@ CODE_CONTEXT = 30
 MAX_CODE_COLUMNS = 10_000
 FEW = 5
 """Such lines before one that is not finished."""
-UNFINISHED, STEP = 600, 200
+UNFINISHED, STEP = 400, 200
 """Characters at the end of an unfinished block that are drawn: up to `STEP` more of a longer one, so that its lines do
 not break anew with each word."""
 CODE_THEME = "ansi_dark"

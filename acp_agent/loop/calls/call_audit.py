@@ -86,14 +86,7 @@ class CallAudit:
         self.blocks.began(call)
 
     def ended(
-        self,
-        call: CallFacts,
-        result: str,
-        *,
-        error: str = "",
-        failed: bool = False,
-        broke: bool = False,
-        **fields: Any,
+        self, call: CallFacts, result: str, *, error: str = "", failed: bool = False, broke: bool = False, **fields: Any
     ) -> None:
         """It has run. `result`: as in `AuditEntry`; `error`: the category of its failure; `broke`: whether the tool
         itself failed, unlike a command that returns a non-zero exit code."""
@@ -101,14 +94,7 @@ class CallAudit:
             counts = broke and error in FAILURES_THAT_COUNT
             self.blocks.ended(call, "failed" if failed else "succeeded", broke=counts)
         if self._tools.scope.audit_all_invocations or call.acts:
-            self.journal.write(
-                "result",
-                call_id=call.call_id,
-                tool=call.tool,
-                result=result,
-                error=error,
-                **fields,
-            )
+            self.journal.write("result", call_id=call.call_id, tool=call.tool, result=result, error=error, **fields)
 
     def warn(self, words: str) -> None:
         self.journal.warn(words)

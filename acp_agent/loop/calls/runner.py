@@ -48,7 +48,7 @@ from acp_agent.safety.deciding.deciders import CallFacts, Judgement
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.failures import wrong_arguments
 from acp_agent.tools.kit.other_forms import in_our_form
-from acp_agent.tools.kit.registry import ToolEntry
+from acp_agent.tools.kit.registry import OF_CONVERSATION, ToolEntry
 from acp_agent.tools.kit.repair import read_arguments
 from acp_agent.tools.kit.tool_context import CommandOutput, Description, ToolResult
 from acp_agent.tools.net.web_access import WebAccess
@@ -151,7 +151,7 @@ class Calls:
         try:
             for call in calls:
                 await self._report(call, blocked)
-            for together, group in groupby(calls, self._only_reads):
+            for together, group in groupby(calls, self._together):
                 if together:
                     places = anyio.CapacityLimiter(self.config.max_parallel_calls)
                     async with anyio.create_task_group() as tasks:
@@ -160,6 +160,8 @@ class Calls:
                 else:
                     for call in group:
                         await self.run(call)
+                        if call.outcome.ends_turn:
+                            break
                 if any(call.outcome.ends_turn for call in calls):
                     not_run = NOT_ANSWERED
                     break
@@ -173,9 +175,10 @@ class Calls:
                 add(outputs.observed(call))
         return RoundResult(any(call.outcome.ends_turn for call in calls), any(self._progressed(call) for call in calls))
 
-    def _only_reads(self, call: Call) -> bool:
+    def _together(self, call: Call) -> bool:
+        """Whether it runs beside others: it only reads, and asks the user nothing."""
         entry = self.toolbox.registry.find(call.use.name)
-        return entry is not None and entry.reads_only
+        return entry is not None and entry.reads_only and entry.name not in OF_CONVERSATION
 
     def _progressed(self, call: Call) -> bool:
         """Whether a call changed something, or succeeded without output."""

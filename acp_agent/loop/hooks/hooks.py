@@ -17,13 +17,7 @@ import anyio.to_thread
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from acp_agent.config.safety_settings import (
-    OF_FOLDER,
-    OF_SETTINGS,
-    HookConfig,
-    HookEvent,
-    HooksConfig,
-)
+from acp_agent.config.safety_settings import OF_FOLDER, OF_SETTINGS, HookConfig, HookEvent, HooksConfig
 from acp_agent.errors import ExecutorError, NotAsTrusted
 from acp_agent.executors.base import Command, Late
 from acp_agent.lazy import load

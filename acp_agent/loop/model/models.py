@@ -199,10 +199,10 @@ class Models:
 
     def state(self, config: Config, choice: str) -> str:
         """Where the model is and which key is used, for a user. Raises InvalidParams."""
-        name = choice.partition("/")[0]
-        settings = self.settings(config, name)
+        settings, origin = self.settings(config, choice.partition("/")[0]), self.key_origin(config, choice)
+        choice = choice.removeprefix("default/")
         where = shown_url(settings.base_url) or "the OpenAI API"
-        if origin := self.key_origin(config, choice):
+        if origin:
             return f"Model: `{choice}` at {where}. Key: {origin}."
         if not settings.api_key_env or not needs_key(settings.base_url, _api(settings)):
             return f"Model: `{choice}` at {where}, which needs no key."

@@ -123,7 +123,7 @@ class SessionModels:
         ask: Any = load(ASK_MODEL)
         other: str | None = await ask(
             session.outbox,
-            f"{until}: {session.choices.model}. Continue with another model?",
+            f"{until}: {session.choices.shown()}. Continue with another model?",
             error.fact,
             known[:MOST_OFFERED],
         )

@@ -52,13 +52,7 @@ class Instructions:
     they are not confined."""
 
     def __init__(
-        self,
-        roots: Roots,
-        *,
-        enabled: bool,
-        max_bytes: int,
-        state: Path | None = None,
-        limits: Callable[[], str] = str,
+        self, roots: Roots, *, enabled: bool, max_bytes: int, state: Path | None = None, limits: Callable[[], str] = str
     ) -> None:
         self._state = state
         self._roots = roots

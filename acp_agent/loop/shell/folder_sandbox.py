@@ -211,9 +211,7 @@ class FolderSandbox:
             if command.network is not None:
                 network = command.network()
                 policy = replace(
-                    policy,
-                    network=Proxied(network.doors, network.port),
-                    readable=(*policy.readable, *network.readable),
+                    policy, network=Proxied(network.doors, network.port), readable=(*policy.readable, *network.readable)
                 )
                 invocation = replace(invocation, env={**invocation.env, **network.env})
             policy = replace(policy, protected=(*policy.protected, *held))

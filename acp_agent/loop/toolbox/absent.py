@@ -29,12 +29,7 @@ NO_TERMINALS = "No program runs in a terminal (`bash` with `terminal`)."
 
 class Absent:
     def __init__(
-        self,
-        config: ToolsConfig,
-        skills: Skills,
-        runs: SessionRuns,
-        languages: Languages,
-        roots: Roots,
+        self, config: ToolsConfig, skills: Skills, runs: SessionRuns, languages: Languages, roots: Roots
     ) -> None:
         self._roots = roots
         self._config = config

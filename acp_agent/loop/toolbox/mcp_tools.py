@@ -100,10 +100,7 @@ class SessionServers:
             on_change=self._on_change,
             on_trouble=self._on_trouble,
             answers=Answers(
-                requests.logins,
-                requests.elicit if requests.asks_user else None,
-                requests.sample,
-                requests.url_done,
+                requests.logins, requests.elicit if requests.asks_user else None, requests.sample, requests.url_done
             ),
         )
         self._wanted = anyio.Event()

@@ -330,13 +330,6 @@ class Offer:
             known = self._definitions[f"{guidance} {entry.name}"] = (entry, made)
         return known[1]
 
-    def words(self) -> str:
-        """How the tools that are sent were chosen."""
-        if self._chosen is None:
-            return "All of them are sent to the model."
-        left_out = len(self.entries()) - len(self.sent())
-        return f"{left_out} less relevant ones are not sent with this prompt; chosen by {self._relevance.method}."
-
 
 def _in_mode(entry: ToolEntry, mode: Mode) -> bool:
     if entry.name in mode.extra_tools:

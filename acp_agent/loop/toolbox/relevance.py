@@ -15,7 +15,6 @@ log = logging.getLogger(__name__)
 
 Embed = Callable[[Sequence[str]], Awaitable[list[list[float]]]]
 
-WORDS = "shared words"
 WORD = re.compile(r"[^\W_]+")
 COMMON = frozenset(
     "a an and are as at be by can do for from has how i in into is it its me my not of on or please that the them then "
@@ -33,13 +32,11 @@ class Relevance:
     def __init__(self) -> None:
         self._embed: Embed | None = None
         self._vectors: dict[str, list[float]] = {}
-        self.method = WORDS
 
     def use(self, embed: Embed | None) -> None:
         """`embed` makes vectors of texts from now on; `None`: words are compared."""
         if embed != self._embed:
             self._embed, self._vectors = embed, {}
-        self.method = WORDS if embed is None else "embeddings"
 
     async def scores(self, query: str, texts: Sequence[str]) -> list[float]:
         """One number from 0 to 1 for each text."""
@@ -51,7 +48,6 @@ class Relevance:
                 return await self._by_vectors(self._embed, query, texts)
             except ProviderError as error:
                 log.warning("comparing words instead, since embeddings failed: %s", error)
-                self.method = f"{WORDS} (the embeddings endpoint failed)"
         return lexical_scores(query, texts)
 
     async def _by_vectors(self, embed: Embed, query: str, texts: Sequence[str]) -> list[float]:

@@ -148,7 +148,7 @@ class ServerRequests:
                 allowed = await load(ASK)(
                     session.outbox,
                     name,
-                    session.choices.model,
+                    session.choices.shown(),
                     shown,
                     timeout=session.config.settings.tools.ask_timeout,
                 )

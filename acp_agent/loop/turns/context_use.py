@@ -135,7 +135,7 @@ class ContextUse:
             ]
         size = self._room.measure(self._memory.messages(), asked)
         lines = [
-            f"The next request to `{session.choices.model}` has about {size.all:,} tokens:",
+            f"The next request to `{session.choices.shown()}` has about {size.all:,} tokens:",
             f"- instructions: {size.system:,}",
             f"- {len(asked.tools)} tools: {size.tools:,}",
             f"- {len(history)} messages: {size.messages:,}",

@@ -36,13 +36,7 @@ class Prompts:
     """Of one session."""
 
     def __init__(
-        self,
-        session: SessionState,
-        models: SessionModels,
-        memory: Memory,
-        toolbox: Toolbox,
-        calls: Calls,
-        menu: Menu,
+        self, session: SessionState, models: SessionModels, memory: Memory, toolbox: Toolbox, calls: Calls, menu: Menu
     ) -> None:
         self._session = session
         self._models = models

@@ -14,13 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from acp_agent.errors import (
-    InvalidParams,
-    MethodNotFound,
-    RequestCancelled,
-    ResourceNotFound,
-    RpcError,
-)
+from acp_agent.errors import InvalidParams, MethodNotFound, RequestCancelled, ResourceNotFound, RpcError
 from acp_agent.protocol.connection import Connection, Handler, Reply
 from acp_agent.protocol.v2 import from_v1, to_v1
 from acp_agent.schema.acp import SessionNotification

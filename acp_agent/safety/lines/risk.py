@@ -66,8 +66,7 @@ def understated(claimed: str, mutation: bool, privesc: bool, own: Risk) -> str |
 
 
 DELETES_ROWS = re.compile(
-    r"\b(?:drop|truncate)\s+\w|\bdelete\s+from\s+[\w.\"`\[\]]+\s*(?:;|\Z)|\balter\s+table\b[^;]*\bdrop\b",
-    re.IGNORECASE,
+    r"\b(?:drop|truncate)\s+\w|\bdelete\s+from\s+[\w.\"`\[\]]+\s*(?:;|\Z)|\balter\s+table\b[^;]*\bdrop\b", re.IGNORECASE
 )
 DELETES_DATA: dict[str, re.Pattern[str]] = {
     **dict.fromkeys("psql mysql mariadb sqlite sqlite3 duckdb clickhouse-client sqlcmd cqlsh".split(), DELETES_ROWS),

@@ -43,8 +43,7 @@ QUIET = {"NO_COLOR": "1", "FORCE_COLOR": "0", "CARGO_TERM_COLOR": "never"}
 
 class DiagnosticsParams(Params):
     source: Literal["checkers", "lsp"] = Field(
-        default="checkers",
-        description="`checkers`: run the project's programs; `lsp`: ask the language servers.",
+        default="checkers", description="`checkers`: run the project's programs; `lsp`: ask the language servers."
     )
     kind: Kind = Field(default="auto", description="The checker; `auto` uses those the project is configured for.")
     path: str | None = Field(default=None, description="Only this file or folder; default: the working directory.")

@@ -25,12 +25,7 @@ from acp_agent.tools.files.notebook_view import keep_cell_credentials
 from acp_agent.tools.files.patch_text import FilePatch, parse_patch, patched
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.positions import errors_of_change
-from acp_agent.tools.kit.text import (
-    changed_places,
-    diff_of,
-    keep_credentials,
-    need_expressible,
-)
+from acp_agent.tools.kit.text import changed_places, diff_of, keep_credentials, need_expressible
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 MOST_NAMED = 3

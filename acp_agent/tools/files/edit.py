@@ -172,13 +172,7 @@ async def need_unchanged(planned: Planned, shown: str, ctx: ToolContext) -> None
 
 
 async def apply(
-    planned: Planned,
-    shown: str,
-    ctx: ToolContext,
-    preview: Preview,
-    *,
-    context: int = 0,
-    note: str = "",
+    planned: Planned, shown: str, ctx: ToolContext, preview: Preview, *, context: int = 0, note: str = ""
 ) -> ToolResult:
     """Writes the previewed change once, if the file is still what the preview was based on; reports new errors, a note,
     and `context` lines around the change."""

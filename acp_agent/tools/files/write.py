@@ -10,12 +10,7 @@ from acp_agent.tools.files.notebook import SUFFIX, NotANotebook, lacks, parse, w
 from acp_agent.tools.files.notebook_view import keep_cell_credentials
 from acp_agent.tools.kit.base import Params, PathTool
 from acp_agent.tools.kit.line_ends import with_ends
-from acp_agent.tools.kit.text import (
-    changed_places,
-    diff_of,
-    keep_credentials,
-    read_file,
-)
+from acp_agent.tools.kit.text import changed_places, diff_of, keep_credentials, read_file
 from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 

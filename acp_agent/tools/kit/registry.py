@@ -224,6 +224,12 @@ class SessionRegistry(Tools):
         return None
 
 
+def user_words() -> dict[str, str]:
+    """What each tool of this package does, in a sentence for the user."""
+    text = (Path(__file__).parents[1] / "user_words.toml").read_text(encoding="utf-8")
+    return msgspec.convert(load("tomllib:loads")(text), dict[str, str])
+
+
 def builtin_registry() -> Registry:
     """The tools of this package."""
     data = (Path(__file__).parents[1] / "definitions.json").read_bytes()

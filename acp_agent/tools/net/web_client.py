@@ -266,10 +266,7 @@ class GuardedClient:
             raise ToolError("`tools.web.proxy` must be an http or https URL. Only the user can fix it.")
         return httpcore2.AsyncHTTPProxy(
             httpcore2.URL(
-                scheme=proxy.url.raw_scheme,
-                host=proxy.url.raw_host,
-                port=proxy.url.port,
-                target=proxy.url.raw_path,
+                scheme=proxy.url.raw_scheme, host=proxy.url.raw_host, port=proxy.url.port, target=proxy.url.raw_path
             ),
             proxy_auth=proxy.raw_auth,
             ssl_context=context,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from lsprotocol import types
-from pygls.exceptions import JsonRpcMethodNotFound
+from pygls.exceptions import JsonRpcException, JsonRpcMethodNotFound
 
-from acp_agent.fronts.lsp_server.questions import question_text
+from acp_agent.fronts.lsp_server.questions import INSTEAD, question_text
 from acp_agent.fronts.lsp_server.status import Call
 from acp_agent.schema.acp import Content, Diff, TextContent
 from tests.editors.raw_agent import Turn
@@ -114,6 +114,54 @@ async def test_a_question_says_what_it_is_about_and_show_opens_the_whole(tmp_pat
         assert "+line 39" in text and "make all" in text and "\x1b" not in text and "\u202e" not in text
         again.answer("Allow once")
         assert await request.chosen() == "once"
+
+
+@pytest.mark.parametrize("opened", [False, True], ids=["in a file", "in an open buffer"])
+async def test_a_rejection_says_what_to_do_instead_in_the_transcript(tmp_path: Path, opened: bool):
+    options = [*OPTIONS[:3], {"optionId": "reject_once", "name": "Reject", "kind": "reject_once"}]
+    async with raw_lsp(tmp_path) as (editor, agent):
+        turn = await begun(editor, agent)
+        await turn.text_chunk("I run it.\n")
+        call = {"toolCallId": "t1", "title": "Run make"}
+        if opened:
+            await editor.execute("acpCoder.transcript", {"wait": True})
+            editor.open(Path(editor.shown_documents[0].uri.removeprefix("file://")))
+        request = await turn.request("session/request_permission", toolCall=call, options=options)
+        question = await editor.question()
+        assert question.actions == ["Reject", INSTEAD, "Allow once", "Allow always", "Never", "Show"]
+        question.answer(INSTEAD)
+        await editor.until(lambda: any("(acpCoder.send)" in words for words in editor.said()))
+        uri = editor.shown_documents[-1].uri
+        buffer = editor.buffers[uri] if opened else editor.open(Path(uri.removeprefix("file://")))
+        assert buffer.text.endswith("\n\n## You\n\nInstead: ")
+        await editor.execute("acpCoder.answer")  # Asked again, with all of its answers.
+        again = await editor.question(2)
+        assert again.actions == question.actions
+        again.answer("Show")
+        await editor.until(lambda: sum("(acpCoder.answer)" in words for words in editor.said()) == 2)
+        editor.type(buffer, buffer.text.rindex("Instead:"), len(buffer.text), "Instead: use ninja")
+        await editor.execute("acpCoder.send", uri)
+        outcome = (await request.result())["outcome"]
+        assert outcome == {"outcome": "selected", "optionId": "reject_once", "_meta": {"reason": "use ninja"}}
+        await turn.text_chunk("Ninja it is.")
+        await turn.end()
+        await editor.turns_over()
+        await editor.until(lambda: "Ninja it is." in buffer.text)
+        said = "## You\n\nInstead: use ninja\n\n## Agent\n\n**Answered:** rejected: use ninja\n\nNinja it is."
+        assert said in editor.transcript() and said in buffer.text and buffer.text.count("use ninja") == 2
+        assert len([each for each in agent.received if each["method"] == "session/prompt"]) == 1
+
+
+async def test_a_question_that_takes_no_reason_is_not_answered_by_what_is_sent(tmp_path: Path):
+    async with raw_lsp(tmp_path) as (editor, agent):
+        request = await ask(await begun(editor, agent))
+        (await editor.question()).answer("Show")
+        await editor.until(lambda: any("(acpCoder.answer)" in words for words in editor.said()))
+        with pytest.raises(JsonRpcException, match="no question is pending that takes words"):
+            await editor.execute("acpCoder.answer", {"text": "use ninja", "wait": True})
+        await editor.execute("acpCoder.answer")
+        (await editor.question(2)).answer("Reject")
+        assert await request.chosen() == "no"
 
 
 async def test_questions_come_one_at_a_time(tmp_path: Path):

@@ -211,29 +211,57 @@ async def test_a_token_takes_no_session_of_other_folders_from_who_runs_it(tmp_pa
                     assert store.leases.holder(session) == ""
 
 
-async def test_a_server_and_an_agent_on_stdio_keep_each_other_out_of_a_session(tmp_path: Path) -> None:
-    script = [Answer(text=("a", "b"), hang_after=1), "second", "third"]
-    async with served(tmp_path, script) as place, editor(place, place.token) as fake, AsyncExitStack() as more:
-        session = (await fake.new_session(place.project)).session_id
-        await fake.request("session/close", {"sessionId": session})
+async def test_a_session_goes_from_the_server_to_a_terminal_and_back_without_being_closed(tmp_path: Path) -> None:
+    script = ["one", "two", "three", "four", Answer(text=("a", "b"), hang_after=1), "six"]
+    async with served(tmp_path, script) as place, AsyncExitStack() as more:
+        page, watching = [await more.enter_async_context(editor(place, place.token)) for _ in range(2)]
+        session = (await page.new_session(place.project)).session_id
+        await page.prompt("first")
+        await watching.load_session(session, place.project)
         (file,) = (tmp_path / "home").rglob("sessions.db")
-        alone = await more.enter_async_context(another({**place.environ, "ACP_CODER_STORE": str(file)}))
-        await alone.load_session(session, place.project)
-        turn = alone.begin("first")
-        await place.model.wait_for_request()
-        with error(-32603, "an acp-coder on stdio works in it"):
-            await fake.load_session(session, place.project)
+        local = await more.enter_async_context(another({**place.environ, "ACP_CODER_STORE": str(file)}))
+        await local.load_session(session, place.project)
+        await local.prompt("second")
+        with error(-32603, "continued in a terminal or an editor. What was said there is shown now: send it again."):
+            await page.prompt("third")
+        for each in (page, watching):
+            await each.wait_for(lambda update: "two" in str(getattr(update, "content", "")))
+        await page.prompt("third, again")
+        with error(-32603, "was continued by another acp-coder"):
+            await local.prompt("with an old memory")
+        await local.load_session(session, place.project)
+        await local.prompt("fourth")
+        await page.load_session(session, place.project)  # It is read anew.
+        turn = page.begin("fifth")
+        await place.model.wait_for_request(5)
+        with error(-32603, f"works in it now (process {os.getpid()})"):
+            await local.prompt("while the page's turn runs")
         place.model.release()
         assert (await turn.response()).stop_reason == "end_turn"
-        await fake.load_session(session, place.project)
+        users = [each["content"] for each in place.model.requests[4].body["messages"] if each["role"] == "user"]
+        said = [words.rpartition("\n\n")[2] for words in users]
+        assert said == ["first", "second", "third, again", "fourth", "fifth"]
+
+
+async def test_while_a_turn_runs_in_a_terminal_the_server_says_so(tmp_path: Path) -> None:
+    script = ["one", Answer(text=("a", "b"), hang_after=1), "three"]
+    async with served(tmp_path, script) as place, editor(place, place.token) as page, AsyncExitStack() as more:
+        session = (await page.new_session(place.project)).session_id
+        await page.prompt("first")
+        (file,) = (tmp_path / "home").rglob("sessions.db")
+        local = await more.enter_async_context(another({**place.environ, "ACP_CODER_STORE": str(file)}))
+        await local.load_session(session, place.project)
+        turn = local.begin("second")
+        await place.model.wait_for_request(2)
         with error(-32603, "Another acp-coder works in it now"):
-            await alone.prompt("while the server has it")
-        await fake.prompt("second")
-        await fake.request("session/close", {"sessionId": session})
-        with error(-32603, "open it again"):
-            await alone.prompt("with an old memory")
-        await alone.load_session(session, place.project)
-        assert (await alone.prompt("third")).stop_reason == "end_turn"
+            await page.prompt("meanwhile")
+        await page.request("session/close", {"sessionId": session})
+        with error(-32603, "an acp-coder on stdio works in it"):
+            await page.load_session(session, place.project)
+        place.model.release()
+        assert (await turn.response()).stop_reason == "end_turn"
+        await page.load_session(session, place.project)
+        await page.prompt("third")
 
 
 async def test_the_sessions_of_a_user_in_the_terminal_in_editors_and_on_the_server_are_one_list(tmp_path: Path) -> None:

@@ -11,6 +11,9 @@ from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel
 from tests.e2e.kit import COMMAND, alive, configured
 from tests.e2e.test_chat import SECONDS, Tty, asked, chat
 
+DRAWN = "\x1b[?25l"
+"""The cursor is hidden while the live part is drawn."""
+
 
 async def test_while_it_works_enter_joins_the_turn_tab_waits_and_escape_gives_the_words_back(tmp_path):
     def walk(tty: Tty, model: FakeModel) -> None:
@@ -191,11 +194,15 @@ async def test_sessions_models_files_and_an_editor_are_picked_by_keys(tmp_path):
         tty.until("inner/deep.txt")
         tty.type("\t")
         tty.until("❯ look at @inner/deep.txt")
-        tty.type("\r\r")
-        tty.until("Two.")
+        tty.type("and @nothere.\r")
+        tty.until("❯ look at @inner/deep.txt and @nothere.", "@nothere: no such file, sent as words", "Two.")
         said = asked(model, 1)
         assert "first words" in said and "look at @inner/deep.txt" in said and "[deep.txt](/" in said
-        tty.type("/cost\r")
+        tty.type("/cos")
+        tty.until("  /cost  ")
+        tty.type("\t")
+        tty.until("❯ /cost")
+        tty.type("\r")
         tty.until("Today, all sessions: ", lambda text: text.rstrip().split("\n")[-2] == "❯")
         assert re.search(r"^\d+ s$", tty.text, re.MULTILINE) is None  # A command has no closing line.
         tty.type("/model\r")
@@ -215,6 +222,18 @@ async def test_sessions_models_files_and_an_editor_are_picked_by_keys(tmp_path):
     (editor := tmp_path / "editor").write_text('#!/bin/sh\nprintf "and edited" >> "$1"\n')
     editor.chmod(0o755)
     await chat(tmp_path, ["One.", "Two.", "Three."], walk, EDITOR=str(editor), VISUAL="")
+
+
+async def test_many_deltas_are_drawn_a_few_times_a_second(tmp_path):
+    def walk(tty: Tty, model: FakeModel) -> None:
+        tty.until("code · fake-model")
+        before = tty.raw.count(DRAWN)
+        tty.type("go\r")
+        tty.until("1999", " tokens · ")
+        drawn = tty.raw.count(DRAWN) - before
+        assert 2 <= drawn < 200, "not once for each delta"
+
+    await chat(tmp_path, [Answer(deltas=2_000, delta_text="{number} ", interval_ms=1)], walk)
 
 
 ASKS = (

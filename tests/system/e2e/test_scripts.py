@@ -75,7 +75,7 @@ async def test_configuration_models_and_sessions_from_the_command_line(tmp_path)
         file.unlink()
         assert (await sh(model, tmp_path, "acp-coder config check")).returncode == 0
         listed = (await sh(model, tmp_path, "acp-coder models")).stdout
-        assert listed == "default/fake-model (in use)\ndefault/other\n"
+        assert listed == "fake-model (in use)\nother\n"
         await sh(model, tmp_path, "acp-coder -p go")
         session = await session_of(model, tmp_path)
         await sh(model, tmp_path, f"acp-coder sessions rename {session[:8]} A better title")
@@ -101,9 +101,9 @@ async def test_a_model_that_the_server_does_not_list_is_told_before_it_is_asked_
         before = len(model.requests)
         done = await sh(model, tmp_path, "acp-coder -p -c --model qwen3-codr hi")
         assert done.returncode == 1 and len(model.requests) == before
-        assert "There is no model 'qwen3-codr'; the nearest: default/qwen3-coder" in done.stderr
+        assert "There is no model 'qwen3-codr'; the nearest: qwen3-coder" in done.stderr
         done = await sh(model, tmp_path, "acp-coder -p -c '/model mistral:7b'")
-        assert done.stdout == "Model: `default/mistral:7b`.\n"
+        assert done.stdout == "Model: `mistral:7b`.\n"
 
 
 async def test_a_server_without_a_list_changes_nothing(tmp_path):

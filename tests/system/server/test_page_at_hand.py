@@ -176,6 +176,21 @@ async def test_a_prompt_that_failed_is_sent_again_by_a_button(tmp_path, size):
 
 
 @each_size
+async def test_a_refused_key_is_said_once_until_a_prompt_is_answered(tmp_path, size):
+    refused = Failure(401, {"error": {"message": "bad key"}})
+    async with visiting(tmp_path, [refused, "Now it works."], **SIZES[size]) as visit:
+        await visit.begin()
+        await visit.send("try it")
+        banner = visit.page.get_by_role("alert").filter(has_text="The agent needs a login.")
+        await expect(banner).to_contain_text("refused the API key (HTTP 401)")
+        assert (await banner.inner_text()).count("acp-coder login") == 1
+        await expect(visit.page.get_by_text("refused the API key")).to_have_count(1)
+        await visit.button("Try again").click()
+        await visit.says("Now it works.")
+        await expect(banner).to_have_count(0)
+
+
+@each_size
 async def test_a_session_begins_in_a_folder_that_is_offered_or_completed(tmp_path, size):
     async with visiting(tmp_path, ["Hello."], **SIZES[size]) as visit:
         inner = visit.place.project / "inner"

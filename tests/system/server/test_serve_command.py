@@ -10,13 +10,18 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
+import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from websockets.sync.client import connect
 
+from acp_agent.errors import PeerError
 from acp_agent.testing.fake_editor import FakeEditor
-from acp_agent.testing.fake_model import Answer
+from acp_agent.testing.fake_model import Answer, FakeModel
+from tests.e2e.kit import environ
+from tests.e2e.test_chat import terminal
 from tests.forked import COMMAND
 from tests.fronts.server.test_server import BOUND, INITIALIZE, ran, served
 from tests.websockets_client import connected
@@ -40,6 +45,47 @@ async def test_sessions_of_a_server_that_was_killed_are_there_at_once(tmp_path: 
                         session = (await made.new_session(place.project)).session_id
                     assert (await made.prompt("go")).stop_reason == "end_turn" and f"It is {words}." in made.text()
                     run.kill()
+
+
+async def test_a_session_that_is_open_on_the_page_is_continued_in_the_terminal_and_on_the_page_again(tmp_path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    async with FakeModel(["From the page.", "From the terminal.", "From the page again.", "At last."]) as model:
+        argv = [COMMAND, "serve", "--port", "0"]
+        with subprocess.Popen(argv, env=environ(tmp_path, model.base_url), stdout=subprocess.PIPE, text=True) as run:
+            assert run.stdout is not None
+            token, url = (run.stdout.readline().split()[-1] for _ in range(2))
+            async with connected(url, token) as transport, FakeEditor(transport) as page:
+                await page.start()
+                session = (await page.new_session(project)).session_id
+                await page.prompt("one")
+
+                async def on_the_page() -> None:
+                    with pytest.raises(PeerError, match="continued in a terminal or an editor"):
+                        await page.prompt("two")
+                    await page.wait_for(lambda update: "From the terminal." in str(getattr(update, "content", "")))
+                    await page.prompt("three")
+
+                def walk() -> None:
+                    with terminal(tmp_path, model.base_url, "--session", session) as tty:
+                        tty.until("From the page.", "That was the conversation so far.")
+                        tty.type("go on here\r")
+                        tty.until("From the terminal.", " tokens · ")
+                        anyio.from_thread.run(on_the_page)
+                        tty.type("and here\r")
+                        tty.until(
+                            "From the page again.", "It was continued elsewhere, as shown above.", "❯ and here\ncode"
+                        )
+                        tty.type("\r")
+                        tty.until("At last.")
+                        tty.type("\x04")
+                        assert tty.ended() == 0
+
+                with anyio.fail_after(120):
+                    await anyio.to_thread.run_sync(walk)
+            run.terminate()
+    users = [each["content"] for each in model.requests[3].body["messages"] if each["role"] == "user"]
+    assert [words.rpartition("\n\n")[2] for words in users] == ["one", "go on here", "three", "and here"]
 
 
 def test_tokens_are_added_listed_and_revoked_and_kept_by_their_hash(tmp_path: Path) -> None:

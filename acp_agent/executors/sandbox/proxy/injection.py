@@ -142,12 +142,7 @@ class Authority:
 
 
 async def inject(
-    client: UNIXSocketStream,
-    server: ByteStream,
-    host: str,
-    port: int,
-    headers: Sequence[Header],
-    authority: Authority,
+    client: UNIXSocketStream, server: ByteStream, host: str, port: int, headers: Sequence[Header], authority: Authority
 ) -> None:
     """Serves a command's TLS connection to `host` over `client`; `server` is connected to the real one. Closes both.
     What is not TLS (SSH) is passed on as it is. Who says nothing, or has left, is not waited for."""

@@ -9,12 +9,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
 import anyio
-from lsprotocol.types import (
-    DidChangeTextDocumentParams,
-    Range,
-    TextDocumentContentChangePartial,
-    TextDocumentItem,
-)
+from lsprotocol.types import DidChangeTextDocumentParams, Range, TextDocumentContentChangePartial, TextDocumentItem
 from msgspec import Struct, field
 
 from acp_agent.fronts.lsp_server.documents.text_positions import Encoding, Text

@@ -48,6 +48,7 @@ export class AgentHost {
   readonly changed: Emitter<HostChange>;
   status: AgentStatus = "stopped";
   problem: Problem | null = null;
+  private loginProblem: Problem | null = null;
   active: Session | undefined;
   private link: AgentLink | undefined;
   private starting: Promise<AgentLink> | undefined;
@@ -370,10 +371,13 @@ export class AgentHost {
     this.solve();
   }
 
-  /** Turns an answer that requires a login into a problem with the ways to log in. */
+  /** Turns an answer that requires a login into a problem with the ways to log in; any other answer ends it. */
   refused(error: unknown): void {
     if (codeOf(error) === AUTH_REQUIRED) {
-      this.become(this.status, this.options.problems.login(messageOf(error), this.authMethods));
+      this.loginProblem = this.options.problems.login(messageOf(error), this.authMethods);
+      this.become(this.status, this.loginProblem);
+    } else if (this.problem !== null && this.problem === this.loginProblem) {
+      this.solve();
     }
   }
 

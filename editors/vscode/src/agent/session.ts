@@ -47,7 +47,7 @@ const CANCELLED: acp.RequestPermissionResponse = { outcome: { outcome: "cancelle
 export class Session {
   readonly transcript = new Transcript();
   readonly changed: Emitter<SessionChange>;
-  /** Reports that a login is needed. */
+  /** Reports how a prompt was answered: a login may be needed, or no more. */
   onLogin: (error: unknown) => void = () => undefined;
   /** Prompts not sent because the user stopped: they return to where they were written. */
   onReturned: (prompts: readonly Written[]) => void = () => undefined;
@@ -254,6 +254,7 @@ export class Session {
     try {
       const { stopReason } = await this.link.request("session/prompt", { sessionId: this.id, prompt: blocks });
       this.ended(stopReason);
+      this.onLogin(undefined);
     } catch (error) {
       this.failed(error);
     } finally {
@@ -286,10 +287,9 @@ export class Session {
       this.note("info", "Stopped.");
       return;
     }
-    if (code === AUTH_REQUIRED) {
-      this.onLogin(error);
-    }
-    this.changed.fire({ items: [this.transcript.notice("error", "The prompt failed.", messageOf(error), true)], facts: new Set(), reset: false });
+    this.onLogin(error);
+    const words = code === AUTH_REQUIRED ? "" : messageOf(error); // What is needed then is a problem, and said there.
+    this.changed.fire({ items: [this.transcript.notice("error", "The prompt failed.", words, true)], facts: new Set(), reset: false });
     this.giveBack();
   }
 

@@ -1,8 +1,8 @@
 import type * as acp from "@agentclientprotocol/sdk";
 import * as vscode from "vscode";
 import { INVALID_PARAMS, RequestFailure } from "../agent/link.js";
-import type { Field, FieldChoice } from "../core/forms.js";
-import { fieldsOf } from "../core/forms.js";
+import type { Field, FieldChoice, Tap } from "../core/forms.js";
+import { fieldsOf, tapOf } from "../core/forms.js";
 import { plain } from "../core/words.js";
 
 type Value = acp.ElicitationContentValue;
@@ -62,6 +62,10 @@ async function fill(message: string, fields: readonly Field[], signal: AbortSign
     const chosen = await Promise.race([vscode.window.showInformationMessage(plain(message), { modal: true }, "Accept", "Decline"), aborted(signal)]);
     return chosen === "Accept" ? { action: "accept", content } : { action: chosen === "Decline" ? "decline" : "cancel" };
   }
+  const tap = tapOf(fields);
+  if (tap !== undefined) {
+    return await tapped(message, tap, signal);
+  }
   let index = 0;
   while (index < fields.length) {
     const field = fields[index];
@@ -98,8 +102,40 @@ async function question(
   input.title = message;
   input.step = index + 1;
   input.totalSteps = count;
-  input.ignoreFocusOut = true;
   input.buttons = index > 0 ? [BACK, DECLINE] : [DECLINE];
+  return await shown(input, () => valueOf(field, input), signal);
+}
+
+/** One choice is the answer; so is what is typed, where other words may be given. */
+async function tapped(message: string, { key, choices, other }: Tap, signal: AbortSignal): Promise<acp.CreateElicitationResponse> {
+  const pick = vscode.window.createQuickPick<vscode.QuickPickItem & { readonly content: Record<string, Value> }>();
+  const offered = choices.map(({ label, value }) => ({ label, content: { [key]: value } }));
+  pick.title = message;
+  pick.items = offered;
+  pick.buttons = [DECLINE];
+  if (other?.input.type === "text") {
+    const { check, value } = other.input;
+    pick.placeholder = "Choose, or write your own answer";
+    pick.onDidChangeValue((words) => {
+      const written = words.trim() !== "" && check(words) === undefined;
+      pick.items = written ? [...offered, { label: words, description: other.title, alwaysShow: true, content: { [other.key]: value(words) } }] : offered;
+    });
+  }
+  let content: Record<string, Value> = {};
+  const accepted = (): Answer | undefined => {
+    const [chosen] = pick.selectedItems;
+    content = chosen?.content ?? {};
+    return chosen && { kind: "value", value: undefined };
+  };
+  const { kind } = await shown(pick, accepted, signal);
+  return kind === "value" ? { action: "accept", content } : { action: kind === "decline" ? "decline" : "cancel" };
+}
+
+type Input = Pick<vscode.InputBox, "ignoreFocusOut" | "onDidTriggerButton" | "onDidHide" | "onDidAccept" | "show" | "hide" | "dispose">;
+
+/** What the user accepts, as soon as `accepted` takes it. */
+async function shown(input: Input, accepted: () => Answer | undefined, signal: AbortSignal): Promise<Answer> {
+  input.ignoreFocusOut = true;
   const cancel = (): void => {
     input.hide();
   };
@@ -113,7 +149,7 @@ async function question(
         resolve({ kind: "cancel" });
       });
       input.onDidAccept(() => {
-        const answer = valueOf(field, input);
+        const answer = accepted();
         if (answer !== undefined) {
           resolve(answer);
         }

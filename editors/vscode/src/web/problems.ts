@@ -11,7 +11,7 @@ export const problems: Problems = {
   }),
   login: (message) => ({
     title: "The agent needs a login.",
-    detail: `${message}\n\nLog in on the server's machine: \`acp-coder login\`.`,
+    detail: message.includes("`acp-coder login") ? `${message}\n\nThat is done on the server's machine.` : `${message}\n\nLog in on the server's machine: \`acp-coder login\`.`,
     actions: [],
   }),
 };

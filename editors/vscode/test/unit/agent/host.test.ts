@@ -248,6 +248,18 @@ describe("prompts", () => {
     expect(calls.running()).toEqual([]);
   });
 
+  it("that need a login say so once, until a prompt is answered", async () => {
+    const { host } = rig();
+    const session = await host.newSession();
+    expect(await said(session, "expired")).toBe("The prompt failed.");
+    expect(host.problem).toMatchObject({ title: "The agent needs a login." });
+    expect(host.problem?.detail).toContain("the key has expired");
+    session.again();
+    await until(() => !session.running);
+    expect(texts(session).at(-1)).toBe("It is a new key.");
+    expect(host.problem).toBeNull();
+  });
+
   it("that fail say why, with the details, and leave no call running", async () => {
     const { host, calls } = rig();
     const session = await host.newSession();
