@@ -9,7 +9,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Programs that the tests start hundreds of times would each compile what has changed.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: page pictures demo test test-system nightly coverage affected hostile test-models test-editors test-agents test-conformance test-v2 test-release release docs quick check bench bench-scale bench-long generate lock eval harbor venv tools clean
+comma := ,
+.PHONY: page compare pictures demo test test-system nightly coverage affected hostile test-models test-editors test-agents test-conformance test-v2 test-release release docs quick check bench bench-scale bench-long generate lock eval harbor venv tools clean
 
 venv: $(STAMP)
 
@@ -31,7 +32,7 @@ page:
 demo: $(STAMP)
 	@$(BIN)/python -m acp_agent demo
 
-# The picture of the chat, of docs/pictures: after a change of what the chat shows, to be committed with it.
+# The pictures of docs/pictures: after a change of what the chat or the page shows, to be committed with it. Needs Chromium.
 pictures: $(STAMP)
 	@$(BIN)/python -m scripts.pictures
 
@@ -82,6 +83,12 @@ test-conformance: $(STAMP)
 test-agents: $(STAMP)
 	@bash scripts/install_agents.sh
 	@$(PYTEST) -n 0 tests/agents
+
+# Agents of others beside this one, with the same scripted model: docs/figures.md. PEERS=codex-acp,pi-acp: these only. All of
+# them take 1.8 GB the first time, in tests/.agents, and half an hour.
+compare: $(STAMP)
+	@bash scripts/install_agents.sh $(subst $(comma), ,$(PEERS))
+	@$(BIN)/python scripts/compare.py --write docs/figures.md $(subst $(comma), ,$(PEERS))
 
 # The tests of the agent whose traffic v2 of ACP changes (marked `traffic`), in v2.
 test-v2: $(STAMP) tools

@@ -29,6 +29,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import anyio
+import bench_client
 import bench_compaction
 import bench_extensions
 import bench_lsp_diagnostics
@@ -41,6 +42,7 @@ import bench_secrets
 import bench_server
 import bench_store
 import bench_undo
+from bench_client import PROMPT, finish, start, text_of
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.config.wire_apis import WIRE_APIS
@@ -57,17 +59,12 @@ from acp_agent.tools.kit.registry import builtin_registry
 ROOT = Path(__file__).resolve().parents[1]
 COMMAND = str(Path(sys.executable).with_name("acp-coder"))
 TERMINALS = {"terminal": True}
-PROMPT = "Say hello."
 ANSWER: dict[str, Any] = {"text": "Hello."}
 BASH: dict[str, Any] = {"tool_calls": [{"name": "bash", "arguments": '{"command": "true"}'}]}
 SLEEP: dict[str, Any] = {"tool_calls": [{"name": "bash", "arguments": '{"command": "sleep 600"}'}]}
 LOG_LINE = "2026-01-02 03:04:05.678 INFO worker-7 request 4711 served in 12 ms, 200, 5,120 bytes"
 FLOOD = f"yes '{LOG_LINE}' | head -c {1 << 30}"
 """Prints 1 GiB."""
-
-Event = tuple[float, dict[str, Any]]
-"""When a message was read (seconds, monotonic), and the message."""
-
 
 # --- the table ---------------------------------------------------------------------------------------------------
 
@@ -115,8 +112,8 @@ def environment(home: Path, base_url: str, **more: str) -> dict[str, str]:
 # --- the agent ---------------------------------------------------------------------------------------------------
 
 
-class Client:
-    """The agent as a child process, with a minimal client."""
+class Client(bench_client.Client):
+    """Our agent."""
 
     def __init__(
         self,
@@ -129,163 +126,12 @@ class Client:
         environ: Mapping[str, str] | None = None,
         v2: bool = False,
     ) -> None:
-        """`v2`: it speaks v2 of ACP; a prompt is answered by the end of its turn."""
-        self._v2 = v2
-        self.project = home / "project"
-        self.project.mkdir(exist_ok=True)
-        self.capabilities = capabilities or {}
-        self.scripts: list[str] = []
-        """The script files of the requested terminals."""
-        self._terminals: dict[str, subprocess.Popen[bytes]] = {}
-        self._lines: list[bytes] = []
-        self._partial = b""
-        self._read_at = 0.0
-        self._next_id = 0
         if v2:
             (home / "v2.toml").write_text("[protocol]\nv2 = true\n")
             environ = {**(environ or {}), "ACP_CODER_CONFIG": str(home / "v2.toml")}
         more = {**(environ or {}), **({} if sandbox else {"ACP_CODER_SANDBOX_DISABLED": "true"})}
         environ = environment(home, base_url, ACP_CODER_API=api, OPENAI_API_KEY="x", **more)
-        self.spawned = time.monotonic()
-        self.process = subprocess.Popen(
-            [COMMAND], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ, bufsize=0
-        )
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self._in, self._out = self.process.stdin.fileno(), self.process.stdout.fileno()
-
-    # --- messages -------------------------------------------------------------------------------------------------
-
-    def send(self, method: str, params: dict[str, Any]) -> int:
-        self._next_id += 1
-        self._write({"jsonrpc": "2.0", "id": self._next_id, "method": method, "params": params})
-        return self._next_id
-
-    def notify(self, method: str, params: dict[str, Any]) -> None:
-        self._write({"jsonrpc": "2.0", "method": method, "params": params})
-
-    def _write(self, message: dict[str, Any]) -> None:
-        data = json.dumps(message).encode() + b"\n"
-        while data:
-            data = data[os.write(self._in, data) :]
-
-    def receive(self) -> Event:
-        """Returns the next message, answering the agent's requests on the way."""
-        while True:
-            while not self._lines:
-                data = os.read(self._out, 1 << 20)
-                self._read_at = time.monotonic()
-                if not data:
-                    raise RuntimeError("the agent has ended")
-                *self._lines, self._partial = (self._partial + data).split(b"\n")
-                self._lines.reverse()
-            message: dict[str, Any] = json.loads(self._lines.pop())
-            if "method" in message and "id" in message:
-                result = self._serve(message["method"], message["params"])
-                self._write({"jsonrpc": "2.0", "id": message["id"], "result": result})
-                continue
-            return self._read_at, message
-
-    def until(self, *ids: int) -> list[Event]:
-        """Reads everything up to the last of these answers."""
-        open_ = set(ids)
-        events: list[Event] = []
-        while open_:
-            events.append(self.receive())
-            message = events[-1][1]
-            if "error" in message:
-                raise RuntimeError(str(message["error"]))
-            update = message["params"]["update"] if message.get("method") == "session/update" else {}
-            if update.get("stopReason"):
-                open_.difference_update(ids)
-            if "method" not in message and "messageId" not in message["result"]:
-                open_.discard(message["id"])
-        return events
-
-    def _serve(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        terminal = str(params.get("terminalId"))
-        if method == "terminal/create":
-            terminal = f"t{len(self.scripts)}"
-            self.scripts.append(params["args"][0])
-            environ = {**os.environ, **{pair["name"]: pair["value"] for pair in params["env"]}}
-            self._terminals[terminal] = start([params["command"], *params["args"]], params["cwd"], environ)
-            return {"terminalId": terminal}
-        if method == "terminal/wait_for_exit":
-            return {"exitCode": self._terminals[terminal].wait(), "signal": None}
-        if method == "terminal/output":
-            status = {"exitCode": self._terminals[terminal].poll(), "signal": None}
-            return {"output": "", "truncated": False, "exitStatus": status}
-        if method == "terminal/release":
-            finish(self._terminals.pop(terminal))
-        return {}
-
-    # --- a conversation -------------------------------------------------------------------------------------------
-
-    def initialize(self) -> float:
-        params: dict[str, Any] = {"protocolVersion": 1, "clientCapabilities": self.capabilities}
-        if self._v2:
-            params = {"protocolVersion": 2, "capabilities": {}, "info": {"name": "bench", "version": "1"}}
-        return self.until(self.send("initialize", params))[-1][0]
-
-    def new_session(self) -> tuple[str, float]:
-        at, answer = self.until(self.send("session/new", {"cwd": str(self.project), "mcpServers": []}))[-1]
-        return answer["result"]["sessionId"], at
-
-    def set_mode(self, session: str, mode: str) -> None:
-        self.until(self.send("session/set_mode", {"sessionId": session, "modeId": mode}))
-
-    def ask(self, session: str, text: str = PROMPT) -> int:
-        return self.send("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": text}]})
-
-    def prompt(self, session: str, text: str = PROMPT) -> float:
-        """Runs one turn; returns its time in ms."""
-        started = time.monotonic()
-        return (self.until(self.ask(session, text))[-1][0] - started) * 1000
-
-    def cpu(self) -> float:
-        """The agent's CPU time so far in ms, from the kernel's clock of that process."""
-        return time.clock_gettime(~self.process.pid << 3 | 2) * 1000
-
-    def memory(self) -> float:
-        """Returns the current memory of the process, in MiB."""
-        return self._status("VmRSS:")
-
-    def peak_memory(self) -> float:
-        """The peak memory, in MiB."""
-        return self._status("VmHWM:")
-
-    def _status(self, name: str) -> float:
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.partition(name)[2].split()[0]) / 1024
-
-    def close(self) -> float:
-        """Closes stdin and waits; returns the time in ms until the process was gone."""
-        assert self.process.stdin is not None and self.process.stdout is not None
-        started = time.monotonic()
-        self.process.stdin.close()
-        self.process.wait()
-        took = (time.monotonic() - started) * 1000
-        self.process.stdout.close()
-        return took
-
-
-def start(command: list[str], cwd: str | Path, environ: dict[str, str]) -> subprocess.Popen[bytes]:
-    """A command with pipes, started like in a client's terminal and by the agent itself."""
-    return subprocess.Popen(
-        command,
-        cwd=cwd,
-        env=environ,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-
-
-def finish(process: subprocess.Popen[bytes]) -> None:
-    process.wait()
-    for stream in (process.stdout, process.stderr):
-        if stream is not None:
-            stream.close()
+        super().__init__(home, [COMMAND], environ, capabilities, v2=v2)
 
 
 @contextmanager
@@ -313,12 +159,6 @@ def settle(client: Client, session: str, turns: int = 3) -> None:
     for _ in range(turns):
         client.prompt(session)
     time.sleep(0.3)
-
-
-def text_of(events: Sequence[Event]) -> list[tuple[float, str]]:
-    """Returns the model's text, with each chunk's time of arrival."""
-    updates = ((at, message["params"]["update"]) for at, message in events if message.get("method") == "session/update")
-    return [(at, one["content"]["text"]) for at, one in updates if one["sessionUpdate"] == "agent_message_chunk"]
 
 
 # --- the model ---------------------------------------------------------------------------------------------------

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Agents of others for `make test-agents`, pinned, each in a folder of its own in tests/.agents: those of npm are named by
 # their profiles (kit/acp_conformance/profiles) and get a Node that is new enough for all of them, an adapter with what it
-# adapts; of PyPI the SDK, whose source has an example of an agent. Does nothing if they are there.
+# adapts; of PyPI the SDK, whose source has an example of an agent. Does nothing if they are there. With arguments: these only.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 node=node@24.21.0
 agents=(
-  claude-agent-acp=@zed-industries/claude-agent-acp@0.23.1
+  claude-agent-acp=@agentclientprotocol/claude-agent-acp@0.101.0
   codex-acp=@zed-industries/codex-acp@0.16.0
   codex-acp-2=@agentclientprotocol/codex-acp@2.6.0
   gemini-cli=@google/gemini-cli@0.61.0
@@ -25,6 +25,7 @@ bash scripts/install_node.sh
 mkdir -p "$folder"
 for agent in node="$node" "${agents[@]}"; do
   name=${agent%%=*} packages=${agent#*=}
+  [ $# = 0 ] || [[ " node $* " == *" $name "* ]] || continue
   there "$name" "$packages" && continue
   here=$folder/$name
   rm -rf "$here"
@@ -35,7 +36,7 @@ for agent in node="$node" "${agents[@]}"; do
     >"$here/install.log" 2>&1 || fail "$packages" "$here/install.log"
   echo "$packages" >"$here/.installed"
 done
-there python-sdk "$sdk" && exit 0
+there python-sdk "$sdk" || [ $# != 0 ] && exit 0
 here=$folder/python-sdk
 rm -rf "$here"
 mkdir -p "$here/source"

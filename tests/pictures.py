@@ -3,6 +3,7 @@
 What depends on the machine (how long something took) is left out, so that the picture is made again, byte for byte, by
 `tests/e2e/test_pictures.py`."""
 
+import hashlib
 import re
 from collections.abc import Iterator
 from itertools import groupby
@@ -15,7 +16,10 @@ from acp_agent.testing.fake_model import Answer, Call, FakeModel
 from tests.e2e.test_chat import Tty, chat
 
 ROOT = Path(__file__).parents[1]
-CHAT = ROOT / "docs" / "pictures" / "chat.svg"
+PICTURES = ROOT / "docs" / "pictures"
+CHAT, PAGE, MADE_OF = PICTURES / "chat.svg", PICTURES / "page.png", PICTURES / "page.sha256"
+SOURCES = ("editors/vscode/page.sha256", "tests/page_picture.py", "tests/pictures.py")
+"""Of the picture of the page: the first has the digests of all that the page is built of."""
 COLUMNS, LINES = 84, 44
 FILES = {
     "prices.py": "VAT = 0.19\n\n\ndef gross(net):\n    return net + VAT\n",
@@ -111,6 +115,11 @@ def _style(colour: str, bold: bool, italics: bool, underscore: bool) -> str:
         "text-decoration": "underline" if underscore else "",
     }  # fmt: skip
     return "".join(f' {name}="{value}"' for name, value in said.items() if value)
+
+
+def made_of() -> str:
+    """The digest of what the picture of the page shows."""
+    return hashlib.sha256(b"".join((ROOT / name).read_bytes() for name in SOURCES)).hexdigest()
 
 
 async def chat_picture(home: Path) -> str:

@@ -104,10 +104,11 @@ def test_every_run_of_the_kit_has_all_requirements():
     """Passed, not there and failed of a row add up; of one, the page says why it has one more."""
     text = (ROOT / "docs/conformance.md").read_text(encoding="utf-8").partition("\n## Results\n")[2]
     (whole,) = re.findall(r"MUST: (\d+) requirements", text)
+    later = dict(re.findall(r"The row of ([\w-]+) is a run of [^:]+, when there were (\d+)\s+requirements", text))
     rows = re.findall(
         r"^\| ([\w-]+) \| [\d.]+ \| (\d+) \| (\d+) \|([A-Z0-9, -]*)\|([A-Z0-9, -]*)\|$", text, re.MULTILINE
     )
     assert len(rows) > 5
     for name, passed, absent, *failed in rows:
         many = sum(len(re.findall(r"[A-Z0-9]+-\d+", cell)) for cell in failed)
-        assert int(passed) + int(absent) + many == int(whole) + ("RPC-1," in failed[0]), name
+        assert int(passed) + int(absent) + many == int(later.get(name, whole)) + ("RPC-1," in failed[0]), name
