@@ -39,6 +39,7 @@ from acp_agent.lazy import load
 from acp_agent.limits.decoding import read_loose_json
 from acp_agent.loop.opened import Opened
 from acp_agent.loop.session import Session, says_something
+from acp_agent.loop.session_state import one_title
 from acp_agent.open_sessions import OpenSessions
 from acp_agent.opening import Opening, answer, chosen, normal, rules
 from acp_agent.protocol.client import MARK, Client, Wire
@@ -72,8 +73,13 @@ SET_MODEL = "session/set_model"
 """Of old schemas: answered, not advertised."""
 AUTH_STATUS = "auth/status"
 PROVIDERS = ("providers/list", "providers/set", "providers/disable")
-UNSTABLE = (AUTH_STATUS, *PROVIDERS)
+TITLE, STATUS, ARCHIVE, UNARCHIVE = "session/set_title", "session/status", "session/archive", "session/unarchive"
+UNSTABLE = (AUTH_STATUS, *PROVIDERS, TITLE, STATUS, ARCHIVE, UNARCHIVE)
 """Behind `protocol.unstable`."""
+UNSTABLE_FIELDS = {"session/list": frozenset(("archived",))}
+"""What drafts add to other requests: ignored while it is off."""
+ARCHIVED = {"exclude": False, "include": None, "only": True}
+"""Which sessions `session/list` has."""
 V2 = "acp_agent.protocol.v2.dialect:V2"
 WITH_CHILDREN = "acp_agent.loop.calls.sub_agents:with_children"
 COMMANDS = "acp_agent.loop.prompts.menu:own_commands"
@@ -128,6 +134,10 @@ class Agent:
             "session/list": self.list_sessions,
             "session/close": self.close_session,
             "session/delete": self.delete_session,
+            TITLE: self.set_title,
+            STATUS: self.session_status,
+            ARCHIVE: self.archive_session,
+            UNARCHIVE: self.unarchive_session,
             "session/prompt": self.prompt,
             STEERING: self.steer,
             **{method: partial(self.undo, method) for method in UNDO_METHODS},
@@ -170,6 +180,7 @@ class Agent:
         try:
             if method in UNSTABLE and not self._opening.config().settings.protocol.unstable:
                 raise MethodNotFound(f"Method not found: {method} (protocol.unstable is off)")
+            params = without_drafts(method, params, self._opening)
             if method in RAW:
                 return await serve(params)
             return await serve(decode_params(SHAPES.get(method, method), params, "agent"))
@@ -436,13 +447,16 @@ class Agent:
             raise InvalidParams("Invalid params: $.cwd: must be an absolute path")
         async with self._in_order:
             config, store = await asyncio.to_thread(self._opening.own)
-        page = config.settings.limits.list_page
+        page, unstable = config.settings.limits.list_page, config.settings.protocol.unstable
+        if (which := "exclude" if request.archived is None else request.archived) not in ARCHIVED:
+            raise InvalidParams(f"Invalid params: $.archived: {which!r} is not known, only {', '.join(ARCHIVED)}")
         found = await store.do(
             store.sessions,
             cwd=None if request.cwd is None else normal(request.cwd),
             before=read_cursor(request.cursor),
             limit=page + 1,
             include=await self._open_ids(store),
+            archived=ARCHIVED[which] if unstable else None,
         )
         shown = found[:page]
         visible = [record for record in shown if self._opening.may_see(record)]
@@ -454,6 +468,7 @@ class Agent:
                     additional_directories=list(record.additional_directories),
                     title=record.title,
                     updated_at=record.updated_at,
+                    archived=record.archived if unstable else None,
                 )
                 for record in visible
             ],
@@ -475,6 +490,47 @@ class Agent:
         _, store = await asyncio.to_thread(self._opening.own)
         await store.do(store.delete, request.session_id)
         return acp.DeleteSessionResponse()
+
+    async def set_title(self, request: acp.SetSessionTitleRequest) -> acp.SetSessionTitleResponse:
+        """Of ACP's draft, as the next three."""
+        if not (title := one_title(request.title)):
+            raise InvalidParams("Invalid params: $.title: it has no text")
+        store = await self._holding(request.session_id)
+        if (session := self.sessions.get(request.session_id)) is None:
+            await store.do(store.change, request.session_id, title=title)
+        else:
+            await session.set_title(title)
+            title = session.title or title
+        return acp.SetSessionTitleResponse(title=title)
+
+    async def session_status(self, request: acp.SessionStatusRequest) -> acp.SessionStatusResponse:
+        await self._holding(request.session_id)
+        return acp.SessionStatusResponse(status="open" if await self._is_open(request.session_id) else "saved")
+
+    async def _is_open(self, session_id: str) -> bool:
+        return self.sessions.get(session_id) is not None or self.sessions.above(session_id) is not None
+
+    async def archive_session(self, request: acp.ArchiveSessionRequest) -> acp.ArchiveSessionResponse:
+        store = await self._holding(request.session_id)
+        if (session := self.sessions.get(request.session_id)) is not None:
+            await self.sessions.close(session)
+        await self.sessions.closed(request.session_id)
+        await store.do(store.archive, request.session_id, archived=True)
+        return acp.ArchiveSessionResponse()
+
+    async def unarchive_session(self, request: acp.UnarchiveSessionRequest) -> acp.UnarchiveSessionResponse:
+        store = await self._holding(request.session_id)
+        await store.do(store.archive, request.session_id, archived=False)
+        return acp.UnarchiveSessionResponse()
+
+    async def _holding(self, session_id: str) -> SessionStore:
+        """The store, which has that session. Raises ResourceNotFound."""
+        await self._arrived(session_id)
+        _, store = await asyncio.to_thread(self._opening.own)
+        record = await store.do(store.get, session_id)
+        if record is None or not self._opening.may_see(record):
+            raise ResourceNotFound(f"Session {session_id!r} does not exist", {"sessionId": session_id})
+        return store
 
     # --- turns and choices ------------------------------------------------------------------------------------
 
@@ -627,6 +683,14 @@ def told_of(session: Session) -> dict[str, Any]:
         "config_options": session.choices.options(),
         "meta": rules(session.config, session.roots),
     }
+
+
+def without_drafts(method: str, params: Any, opening: Opening) -> Any:
+    """The params without what a draft adds, if drafts are not offered."""
+    added = UNSTABLE_FIELDS.get(method, frozenset())
+    if not isinstance(params, dict) or not added & params.keys() or opening.config().settings.protocol.unstable:
+        return params
+    return {name: value for name, value in params.items() if name not in added}
 
 
 def cursor_of(record: ListedSession) -> str:

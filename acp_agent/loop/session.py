@@ -317,7 +317,7 @@ class Session(SessionState):
             self.outbox.say(expanded)
             return "end_turn"
         if self.title is None:
-            await self.set_title(prompts.title(blocks))
+            await self.set_title(prompts.title(blocks), first=True)
         await parts.turns.ask_trust()
         parts = await self._take_folder(parts)
         self.spent = None

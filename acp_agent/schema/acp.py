@@ -102,6 +102,12 @@ AuthState: TypeAlias = str
 LlmProtocol: TypeAlias = str
 """Well-known API protocol identifiers for LLM providers. Known: anthropic, openai, azure, vertex, bedrock."""
 
+SessionStatus: TypeAlias = str
+"""Whether the Agent has a session in memory, as reported by `session/status`. Known: open, saved."""
+
+SessionArchiveFilter: TypeAlias = str
+"""Which sessions `session/list` returns based on their archive state. Known: exclude, include, only."""
+
 SystemPromptMode: TypeAlias = str
 """How a client's system prompt is combined with the agent's own instructions. Known: append, override."""
 
@@ -605,6 +611,7 @@ class SessionInfo(WithMeta, kw_only=True, frozen=True):
     additional_directories: list[str] | UnsetType = UNSET
     title: str | None = None
     updated_at: str | None = None
+    archived: bool | None = None
 
 
 class DeleteSessionResponse(WithMeta, kw_only=True, frozen=True):
@@ -925,6 +932,7 @@ class ListSessionsRequest(WithMeta, kw_only=True, frozen=True):
 
     cwd: str | None = None
     cursor: str | None = None
+    archived: SessionArchiveFilter | None = None
 
 
 class DeleteSessionRequest(WithMeta, kw_only=True, frozen=True):
@@ -1213,6 +1221,51 @@ class ErrorStopReason(AcpObject, kw_only=True, frozen=True):
     error: Error | None = None
 
 
+class SetSessionTitleRequest(WithMeta, kw_only=True, frozen=True):
+    """Request parameters for setting the title of a session."""
+
+    session_id: str
+    title: str
+
+
+class SetSessionTitleResponse(WithMeta, kw_only=True, frozen=True):
+    """Response from setting the title of a session."""
+
+    title: str
+
+
+class SessionStatusRequest(WithMeta, kw_only=True, frozen=True):
+    """Request parameters for checking the status of a session."""
+
+    session_id: str
+
+
+class SessionStatusResponse(WithMeta, kw_only=True, frozen=True):
+    """Response from checking the status of a session."""
+
+    status: SessionStatus
+
+
+class ArchiveSessionRequest(WithMeta, kw_only=True, frozen=True):
+    """Request parameters for archiving a session."""
+
+    session_id: str
+
+
+class ArchiveSessionResponse(WithMeta, kw_only=True, frozen=True):
+    """Response from archiving a session."""
+
+
+class UnarchiveSessionRequest(WithMeta, kw_only=True, frozen=True):
+    """Request parameters for unarchiving a session."""
+
+    session_id: str
+
+
+class UnarchiveSessionResponse(WithMeta, kw_only=True, frozen=True):
+    """Response from unarchiving a session."""
+
+
 class SystemPrompt(WithMeta, kw_only=True, frozen=True):
     """Instructions of the client for a session, at the level of the system prompt."""
 
@@ -1400,6 +1453,10 @@ AGENT_METHODS: Final[dict[str, Method]] = {
     "providers/list": Method("providers/list", ListProvidersRequest, ListProvidersResponse),
     "providers/set": Method("providers/set", SetProviderRequest, SetProviderResponse),
     "providers/disable": Method("providers/disable", DisableProviderRequest, DisableProviderResponse),
+    "session/set_title": Method("session/set_title", SetSessionTitleRequest, SetSessionTitleResponse),
+    "session/status": Method("session/status", SessionStatusRequest, SessionStatusResponse),
+    "session/archive": Method("session/archive", ArchiveSessionRequest, ArchiveSessionResponse),
+    "session/unarchive": Method("session/unarchive", UnarchiveSessionRequest, UnarchiveSessionResponse),
 }
 """What a client may ask of an agent."""
 

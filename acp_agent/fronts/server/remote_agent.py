@@ -11,7 +11,18 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from acp_agent.agent import FORK, REPLAY, STEERING, UNDO_METHODS, UNSTABLE, Agent, told_of
+from acp_agent.agent import (
+    ARCHIVE,
+    AUTH_STATUS,
+    FORK,
+    PROVIDERS,
+    REPLAY,
+    STATUS,
+    STEERING,
+    UNDO_METHODS,
+    Agent,
+    told_of,
+)
 from acp_agent.config.model import Settings
 from acp_agent.errors import (
     ConnectionClosed,
@@ -50,7 +61,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOOKING = frozenset(
-    ("initialize", "session/list", "session/load", "session/resume", "session/close", *UNDO_METHODS[:2])
+    ("initialize", "session/list", STATUS, "session/load", "session/resume", "session/close", *UNDO_METHODS[:2])
 )
 """Methods for which a token that may only watch is enough."""
 JOINING = ("session/load", "session/resume")
@@ -91,7 +102,7 @@ class RemoteAgent(Agent):
 
     async def handle_request(self, method: str, params: Any) -> Any:
         gateway = method == "authenticate" and isinstance(params, dict) and params.get("methodId") in GATEWAYS
-        if method in ("logout", *UNSTABLE) or gateway:
+        if method in ("logout", AUTH_STATUS, *PROVIDERS) or gateway:
             raise MethodNotFound(f"Method not found: {method} (the server's keys are not the clients')")
         if self._identity.scope != "prompt" and method in self._methods and method not in LOOKING:
             raise NotAllowed(f"This token may not do that (its scope is `{self._identity.scope}`)")
@@ -174,7 +185,7 @@ class RemoteAgent(Agent):
         await self.sessions.closed(session_id)
         if method not in JOINING:
             await self._arrived(session_id)
-        if method not in (*JOINING, "session/delete"):
+        if method not in (*JOINING, ARCHIVE, "session/delete"):
             return self._relays.get(session_id)
         async with self._reaching.setdefault(session_id, asyncio.Lock()):
             relay = self._relays.get(session_id)
@@ -243,7 +254,7 @@ class RemoteAgent(Agent):
             if not relay.joined:
                 self._give_up(relay)
             raise
-        if method in ("session/close", "session/delete"):
+        if method in ("session/close", "session/delete", ARCHIVE):
             self._give_up(relay)
         relay.joined = relay.joined or method in JOINING
         return answered
@@ -426,7 +437,7 @@ class RemoteAgent(Agent):
     async def list_sessions(self, request: acp.ListSessionsRequest) -> acp.ListSessionsResponse:
         found = await super().list_sessions(request)
         while not found.sessions and found.next_cursor is not None:
-            found = await super().list_sessions(acp.ListSessionsRequest(cwd=request.cwd, cursor=found.next_cursor))
+            found = await super().list_sessions(replace(request, cursor=found.next_cursor))
         return found
 
     async def _open_ids(self, store: SessionStore) -> Collection[str]:
@@ -448,6 +459,17 @@ class RemoteAgent(Agent):
         deleted = await super().delete_session(request)
         self._leave(request.session_id)
         return deleted
+
+    async def _is_open(self, session_id: str) -> bool:
+        return await super()._is_open(session_id) or bool(await self._house.runs_at(session_id))
+
+    async def archive_session(self, request: acp.ArchiveSessionRequest) -> acp.ArchiveSessionResponse:
+        try:
+            return await super().archive_session(request)
+        finally:
+            if not self.sessions.has(request.session_id):
+                self._leave(request.session_id)
+                await self._house.not_opened(request.session_id)
 
     # --- turns ------------------------------------------------------------------------------------------------
 
