@@ -74,9 +74,13 @@ SET_MODEL = "session/set_model"
 AUTH_STATUS = "auth/status"
 PROVIDERS = ("providers/list", "providers/set", "providers/disable")
 TITLE, STATUS, ARCHIVE, UNARCHIVE = "session/set_title", "session/status", "session/archive", "session/unarchive"
-UNSTABLE = (AUTH_STATUS, *PROVIDERS, TITLE, STATUS, ARCHIVE, UNARCHIVE)
+OPTIONS = "session/options"
+UNSTABLE = (AUTH_STATUS, *PROVIDERS, TITLE, STATUS, ARCHIVE, UNARCHIVE, OPTIONS)
 """Behind `protocol.unstable`."""
-UNSTABLE_FIELDS = {"session/list": frozenset(("archived",))}
+UNSTABLE_FIELDS = {
+    "session/list": frozenset(("archived",)),
+    **dict.fromkeys(("session/new", "session/load", "session/resume", FORK), frozenset(("configOptions",))),
+}
 """What drafts add to other requests: ignored while it is off."""
 ARCHIVED = {"exclude": False, "include": None, "only": True}
 """Which sessions `session/list` has."""
@@ -138,6 +142,7 @@ class Agent:
             STATUS: self.session_status,
             ARCHIVE: self.archive_session,
             UNARCHIVE: self.unarchive_session,
+            OPTIONS: self.session_options,
             "session/prompt": self.prompt,
             STEERING: self.steer,
             **{method: partial(self.undo, method) for method in UNDO_METHODS},
@@ -284,7 +289,10 @@ class Agent:
         new = await asyncio.to_thread(self._opening.new, request)
         await self._expect(new.record.id)
         session = self._add(new)
-        return Reply(answer(new), lambda: self._start(session))
+        if not request.config_options:
+            return Reply(answer(new), lambda: self._start(session))
+        await session.choose(request.config_options)
+        return Reply(made_of(session), lambda: self._start(session))
 
     async def _isolated(self, request: acp.NewSessionRequest | acp.ResumeSessionRequest, config: Config) -> Hold:
         """Makes a worktree for a session. Raises InvalidParams."""
@@ -332,8 +340,8 @@ class Agent:
             config = chosen(config, record, self._opening.environ)
             await self._expect(record.id)
             session = self._add(self._opening.opened(record, config, request.mcp_servers))
-        made = acp.NewSessionResponse(session_id=session.id, **told_of(session))
-        return Reply(made, lambda: self._start(session))
+            await session.choose(request.config_options or ())
+        return Reply(made_of(session), lambda: self._start(session))
 
     def _stored(
         self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest
@@ -356,7 +364,11 @@ class Agent:
         with self._arrives(request.session_id):
             record, (cwd, more), config, told = await asyncio.to_thread(self._stored, request)
             async with self.sessions.reopening:
-                return await self._opened_again(record, cwd, more, config, request.mcp_servers, told, reads=reads)
+                session, log_ = await self._opened_again(
+                    record, cwd, more, config, request.mcp_servers, told, reads=reads
+                )
+                await session.choose(request.config_options or ())
+                return session, log_
 
     @contextmanager
     def _arrives(self, session_id: str) -> Iterator[None]:
@@ -523,6 +535,9 @@ class Agent:
         await store.do(store.archive, request.session_id, archived=False)
         return acp.UnarchiveSessionResponse()
 
+    async def session_options(self, request: acp.SessionOptionsRequest) -> acp.SessionOptionsResponse:
+        return await asyncio.to_thread(self._opening.options, request)
+
     async def _holding(self, session_id: str) -> SessionStore:
         """The store, which has that session. Raises ResourceNotFound."""
         await self._arrived(session_id)
@@ -674,6 +689,10 @@ def _session_in(hold: Hold) -> Iterator[None]:
 def _told(record: SessionRecord, told: ClientPrompt | None) -> SessionRecord:
     """The session with this system prompt of its client, if one is stated."""
     return record if told is None else replace(record, client_prompt=told)
+
+
+def made_of(session: Session) -> acp.NewSessionResponse:
+    return acp.NewSessionResponse(session_id=session.id, **told_of(session))
 
 
 def told_of(session: Session) -> dict[str, Any]:

@@ -29,7 +29,7 @@ NO_LOGIN = {"id": AGENT_METHOD, "name": "No login", "description": "The configur
 LSP_NOTIFICATIONS = ("_lsp/publishDiagnostics", "_lsp/didSave")
 """Notifications of the extension `_lsp/*` that the agent reads."""
 
-DRAFTS = ("title", "status", "archive")
+DRAFTS = ("title", "status", "archive", "options")
 """Of sessions, behind `protocol.unstable`."""
 
 GATEWAYS = {"gateway": "anthropic", "gateway-openai": "openai"}

@@ -152,6 +152,26 @@ class Session(SessionState):
             return str(error).removeprefix("Invalid params: ")
         return "\n".join(f"- {line}" for line in await parts.shell.confinement.lines())
 
+    async def choose(self, wished: Sequence[acp.InitialSessionConfigOption], *, others: bool = False) -> None:
+        """Takes the values of options that a client opens it with, in their order. What does not fit is left out, as
+        the protocol has it. `others`: clients that have it open are told."""
+        before = self.choices.options()
+        for each in wished:
+            now = {option.id: option.current_value for option in self.choices.options()}.get(each.config_id)
+            fits = type(each.value) is type(now) and (each.type == "boolean") is isinstance(now, bool)
+            value = self.choices.meant(each.value) if fits and each.config_id == "model" else each.value
+            if not fits or value in (None, now):
+                continue
+            try:
+                if each.config_id != "place":
+                    await self.choices.set_option(each.config_id, value, tell=others)
+                elif not self.queue.busy:
+                    await self.move(str(value))
+            except InvalidParams as error:
+                log.info("%s: %s", self.id, error)
+        if others and self.choices.options() != before:
+            self.choices.show()
+
     async def name_model(self, model: object) -> None:
         """Chooses a model that the user has just named. Raises InvalidParams for one that its server does not list."""
         if isinstance(model, str) and self.choices.meant(model) is None:

@@ -108,6 +108,9 @@ SessionStatus: TypeAlias = str
 SessionArchiveFilter: TypeAlias = str
 """Which sessions `session/list` returns based on their archive state. Known: exclude, include, only."""
 
+SessionConfigValueType: TypeAlias = Literal["id", "boolean"]
+"""What kind of value an option is given."""
+
 SystemPromptMode: TypeAlias = str
 """How a client's system prompt is combined with the agent's own instructions. Known: append, override."""
 
@@ -875,6 +878,7 @@ class NewSessionRequest(WithMeta, kw_only=True, frozen=True):
     cwd: str
     additional_directories: list[str] = field(default_factory=list)
     mcp_servers: list[McpServer]
+    config_options: list[InitialSessionConfigOption] | None = None
     system_prompt: SystemPrompt | None = None
 
 
@@ -924,6 +928,7 @@ class LoadSessionRequest(WithMeta, kw_only=True, frozen=True):
     cwd: str
     additional_directories: list[str] = field(default_factory=list)
     session_id: str
+    config_options: list[InitialSessionConfigOption] | None = None
     system_prompt: SystemPrompt | None = None
 
 
@@ -948,6 +953,7 @@ class ResumeSessionRequest(WithMeta, kw_only=True, frozen=True):
     cwd: str
     additional_directories: list[str] = field(default_factory=list)
     mcp_servers: list[McpServer] = field(default_factory=list)
+    config_options: list[InitialSessionConfigOption] | None = None
     system_prompt: SystemPrompt | None = None
 
 
@@ -1266,6 +1272,29 @@ class UnarchiveSessionResponse(WithMeta, kw_only=True, frozen=True):
     """Response from unarchiving a session."""
 
 
+class SessionOptionsRequest(WithMeta, kw_only=True, frozen=True):
+    """Request parameters for asking which options a session would start with."""
+
+    cwd: str
+    additional_directories: list[str] | None = None
+    session_id: str | None = None
+
+
+class SessionOptionsResponse(WithMeta, kw_only=True, frozen=True):
+    """Response with the options that a session would start with."""
+
+    modes: SessionModeState | None = None
+    config_options: list[SessionConfigOption] | None = None
+
+
+class InitialSessionConfigOption(WithMeta, kw_only=True, frozen=True):
+    """The value of an option that a session is opened with."""
+
+    config_id: str
+    value: Any
+    type: SessionConfigValueType | None = None
+
+
 class SystemPrompt(WithMeta, kw_only=True, frozen=True):
     """Instructions of the client for a session, at the level of the system prompt."""
 
@@ -1457,6 +1486,7 @@ AGENT_METHODS: Final[dict[str, Method]] = {
     "session/status": Method("session/status", SessionStatusRequest, SessionStatusResponse),
     "session/archive": Method("session/archive", ArchiveSessionRequest, ArchiveSessionResponse),
     "session/unarchive": Method("session/unarchive", UnarchiveSessionRequest, UnarchiveSessionResponse),
+    "session/options": Method("session/options", SessionOptionsRequest, SessionOptionsResponse),
 }
 """What a client may ask of an agent."""
 

@@ -1,5 +1,5 @@
 """What drafts of ACP ask about sessions (`protocol.unstable`), by the ids of their requirements: `pytest -k TIT`,
-`-k STA`, `-k ARC`."""
+`-k STA`, `-k ARC`, `-k OPT`."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from acp_agent.testing.fake_editor import FakeEditor, Turn
 from acp_agent.testing.fake_model import Answer
 from tests.fronts.server.test_server import editor, served
 
-from .kit import Rig, another, in_a_file, on_stdio, put, refused, rig, went
+from .kit import Rig, agent_rig, another, in_a_file, on_stdio, put, refused, rig, trust, went
 from .test_fork import fork, texts
 from .test_v2 import place
 
@@ -295,3 +295,208 @@ async def test_in_v2_it_is_the_same(tmp_path: Path) -> None:
             assert entry["archived"] is True and entry["title"] == "A"
             assert await client.ask("session/unarchive", sessionId=session) == {}
             assert (await client.refused("session/status", sessionId=UNKNOWN))["data"] == {"sessionId": UNKNOWN}
+
+
+# --- options, and with which a session is opened -------------------------------------------------------------------
+
+
+def current(answer: dict[str, Any]) -> dict[str, Any]:
+    """Option -> its value."""
+    return {each["id"]: each["currentValue"] for each in answer["configOptions"]}
+
+
+def chosen(**values: Any) -> list[dict[str, Any]]:
+    return [{"configId": name, "value": value} for name, value in values.items()]
+
+
+async def opens(r: Rig, method: str, session: str = "", **more: Any) -> dict[str, Any]:
+    about = {"cwd": str(r.project), "mcpServers": [], **more}
+    answer: dict[str, Any] = await r.editor.request(method, {**about, "sessionId": session} if session else about)
+    return answer
+
+
+MODELS = f"""{ON}[providers.default]
+models = ["fake-model", "other-model"]
+"""
+
+
+async def test_opt_off_it_is_not_there_and_no_value_is_read(tmp_path):
+    async with agent_rig(tmp_path, ["ok"]) as r:
+        assert "options" not in capabilities(r.editor)
+        with refused(-32601, "protocol.unstable"):
+            await r.editor.request("session/options", {"cwd": str(r.project)})
+        for values in (chosen(mode="ask"), [{"configId": "mode", "value": "ask", "type": "colour"}], 7):
+            assert current(await opens(r, "session/new", configOptions=values))["mode"] == "code"
+
+
+async def test_opt_1_and_2_it_says_what_a_session_would_start_with_and_makes_none(tmp_path):
+    async with agent_rig(tmp_path, ["ok"], config=f'{MODELS}[agent]\nmode = "architect"\n') as r:
+        assert capabilities(r.editor)["options"] == {}
+        for more in ({}, {"additionalDirectories": None}, {"additionalDirectories": []}):
+            told = await r.editor.request("session/options", {"cwd": str(r.project), **more})
+        assert not await listed(r.editor, archived="include") and not r.agent.sessions.ids and not r.editor.updates
+        made = await opens(r, "session/new")
+        assert {name: made[name] for name in ("modes", "configOptions")} == told
+        assert told["modes"]["currentModeId"] == "architect"
+        for wrong in ({"cwd": "relative"}, {}, {"cwd": str(r.project / "missing")}):
+            with refused(-32602):
+                await r.editor.request("session/options", wrong)
+
+
+@on_stdio
+async def test_opt_1_the_folders_own_configuration_counts_where_it_is_trusted(tmp_path):
+    own = {".acp-coder.toml": '[agent]\nmode = "ask"\n'}
+    async with rig(tmp_path, config=ON, files=own) as r:
+        asked = {"cwd": str(r.project)}
+        assert current(await r.editor.request("session/options", asked))["mode"] == "code"
+        await trust(r)
+        assert current(await r.editor.request("session/options", asked)) == current(await opens(r, "session/new"))
+
+
+async def test_opt_5_of_a_stored_session_it_says_what_that_would_have(tmp_path):
+    async with rig(tmp_path, ["ok"], config=MODELS) as r:
+        session = await closed(r)
+        await opens(r, "session/resume", session, configOptions=chosen(mode="ask", thought_level="low"))
+        await r.editor.client.close_session(session)
+        told = await r.editor.request("session/options", {"cwd": str(r.project), "sessionId": session})
+        assert current(told) == {"mode": "ask", "model": "default/fake-model", "thought_level": "low"}
+        assert session not in r.agent.sessions.ids
+        with refused(-32002):
+            await r.editor.request("session/options", {"cwd": str(r.project), "sessionId": UNKNOWN})
+
+
+async def test_opt_6_there_is_no_boolean_for_a_client_that_has_none(tmp_path):
+    async with agent_rig(tmp_path, config=ON) as r:
+        told = await r.editor.request("session/options", {"cwd": str(r.project)})
+        assert {each["type"] for each in told["configOptions"]} == {"select"}
+
+
+async def test_opt_8_and_11_new_load_resume_and_fork_take_values_and_their_answers_show_them(tmp_path):
+    async with rig(tmp_path, ["ok"] * 2, config=MODELS) as r:
+        session = await closed(r)
+        wished = {"mode": "architect", "model": "default/other-model", "thought_level": "high"}
+        for method in ("session/new", "session/load", "session/resume", "session/fork"):
+            of = "" if method == "session/new" else session
+            answer = await opens(r, method, of, configOptions=chosen(**wished))
+            assert current(answer) == wished and answer["modes"]["currentModeId"] == "architect"
+            made = answer.get("sessionId", session)
+            await of_it(r.editor, "session/close", made)
+            kinds = {type(each) for each in r.editor.updates.get(made, ())}
+            assert not kinds & {acp.ConfigOptionUpdate, acp.CurrentModeUpdate}, "nobody needs to be told"
+
+
+async def test_opt_9_what_does_not_fit_is_left_out_and_the_session_starts(tmp_path):
+    wrong = [
+        {"configId": "unknown", "value": "x"}, {"configId": "mode", "value": "none"},
+        {"configId": "model", "value": "default/missing"}, {"configId": "thought_level", "value": True},
+        {"configId": "mode", "value": True, "type": "boolean"}, {"configId": "mode", "value": "ask", "type": "boolean"},
+        {"configId": "mode", "value": None}, {"configId": "model", "value": {"a": [1]}},
+        {"configId": "mode", "value": 7}, {"configId": "place", "value": "moon"},
+    ]  # fmt: skip
+    async with agent_rig(tmp_path, config=MODELS) as r:
+        plain = current(await opens(r, "session/new"))
+        assert current(await opens(r, "session/new", configOptions=wrong)) == plain
+        mixed = [*wrong, *chosen(thought_level="low"), *wrong]
+        assert current(await opens(r, "session/new", configOptions=mixed)) == {**plain, "thought_level": "low"}
+        for none in (None, []):
+            assert current(await opens(r, "session/new", configOptions=none)) == plain
+
+
+async def test_opt_10_a_type_that_is_not_known_is_refused_and_nothing_is_opened(tmp_path):
+    async with rig(tmp_path, ["ok"], config=ON) as r:
+        session, before = await closed(r), [*r.agent.sessions.ids]
+        odd = [*chosen(mode="ask"), {"configId": "mode", "value": "ask", "type": "colour"}]
+        for method in ("session/new", "session/load", "session/resume", "session/fork"):
+            with refused(-32602, "colour"):
+                await opens(r, method, "" if method == "session/new" else session, configOptions=odd)
+        assert [*r.agent.sessions.ids] == before
+        told = await r.editor.request("session/options", {"cwd": str(r.project), "sessionId": session})
+        assert current(told)["mode"] == "code"
+
+
+async def test_opt_12_they_count_in_their_order(tmp_path):
+    async with agent_rig(tmp_path, config=MODELS) as r:
+        twice = [*chosen(mode="ask"), *chosen(mode="none"), *chosen(mode="auto")]
+        assert current(await opens(r, "session/new", configOptions=twice))["mode"] == "auto"
+
+
+async def test_opt_13_they_are_stored_and_win_over_what_was(tmp_path):
+    async with rig(tmp_path, ["ok"], config=MODELS) as r:
+        session = await closed(r)
+        before = (await listed(r.editor))[session]["updatedAt"]
+        await opens(r, "session/load", session, configOptions=chosen(mode="code"))
+        assert (await listed(r.editor))[session]["updatedAt"] == before, "nothing has changed"
+        await opens(r, "session/load", session, configOptions=chosen(mode="architect", model="default/other-model"))
+        await r.editor.client.close_session(session)
+        again = current(await opens(r, "session/resume", session))
+        assert (again["mode"], again["model"]) == ("architect", "default/other-model")
+
+
+async def test_opt_13_a_place_that_is_chosen_so_is_the_sessions(tmp_path):
+    places = f'{ON}[places.shed]\nkind = "ssh"\nhost = "shed.invalid"\n'
+    async with agent_rig(tmp_path, config=places) as r:
+        made = await opens(r, "session/new", configOptions=chosen(place="shed"))
+        assert current(made)["place"] == "shed"
+        await of_it(r.editor, "session/close", made["sessionId"])
+        assert current(await opens(r, "session/resume", made["sessionId"]))["place"] == "shed"
+
+
+async def test_opt_14_a_token_that_may_only_watch_gives_none(tmp_path: Path) -> None:
+    async with served(tmp_path, ["ok"], config=ON) as at, editor(at) as first:
+        session = (await first.new_session(at.project)).session_id
+        await first.prompt("go")
+        watcher = at.identities.add("watcher", scope="watch", owner="me")
+        asked = {"sessionId": session, "cwd": str(at.project), "mcpServers": []}
+        async with editor(at, watcher) as looks:
+            told = await looks.request("session/options", {"cwd": str(at.project)})
+            assert current(told)["mode"] == "code"
+            for method in ("session/load", "session/resume"):
+                with refused(-32003):
+                    await looks.request(method, {**asked, "configOptions": chosen(mode="auto")})
+            told = await looks.request("session/options", {"cwd": str(at.project), "sessionId": session})
+            assert current(told)["mode"] == "code"
+
+
+async def test_opt_14_of_a_session_that_another_has_open_they_are_set_and_it_is_told(tmp_path: Path) -> None:
+    """Also while a turn runs there."""
+    async with served(tmp_path, [HANGS], config=MODELS) as at, editor(at) as first, editor(at) as second:
+        session = (await first.new_session(at.project)).session_id
+        turn = await begun(first)
+        asked = {"sessionId": session, "cwd": str(at.project), "mcpServers": []}
+        await second.load_session(session, at.project)
+        answer = await second.request("session/load", {**asked, "configOptions": chosen(mode="ask", place="moon")})
+        assert current(answer)["mode"] == "ask" and answer["modes"]["currentModeId"] == "ask"
+        await first.wait_until(
+            lambda: [each for each in first.updates[session] if isinstance(each, acp.CurrentModeUpdate)]
+        )
+        await first.wait_until(
+            lambda: [each for each in first.updates[session] if isinstance(each, acp.ConfigOptionUpdate)]
+        )
+        first.cancel()
+        assert (await turn.response()).stop_reason == "cancelled"
+
+
+async def test_opt_15_no_login_is_needed(tmp_path):
+    env = {"OPENAI_BASE_URL": "https://api.openai.com/v1"}
+    async with agent_rig(tmp_path, config=ON, environ=env) as r:
+        asked = {"cwd": str(r.project), "mcpServers": []}
+        assert current(await r.editor.request("session/options", asked))["model"] == "default/fake-model"
+        with refused(-32000):
+            await r.editor.request("session/new", asked)
+
+
+async def test_opt_in_v2_it_is_the_same(tmp_path: Path) -> None:
+    async with place(tmp_path, ["ok"]) as here:
+        put(tmp_path / "config.toml", ON)
+        here.environ = {**here.environ, "ACP_CODER_CONFIG": str(tmp_path / "config.toml")}
+        async with here.client() as client:
+            assert (await client.initialize())["capabilities"]["session"]["options"] == {}
+            about = {"cwd": str(here.project)}
+            told = await client.ask("session/options", **about)
+            assert "modes" not in told
+            wished = [{"configId": "mode", "value": "ask", "type": "id"}]
+            made = await client.ask("session/new", **about, configOptions=wished)
+            values = {each["configId"]: each["currentValue"] for each in made["configOptions"]}
+            assert values["mode"] == "ask" and [*values] == [each["configId"] for each in told["configOptions"]]
+            odd = [{"configId": "mode", "value": "ask", "type": "colour"}]
+            assert (await client.refused("session/new", **about, configOptions=odd))["code"] == -32602

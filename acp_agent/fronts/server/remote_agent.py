@@ -15,6 +15,7 @@ from acp_agent.agent import (
     ARCHIVE,
     AUTH_STATUS,
     FORK,
+    OPTIONS,
     PROVIDERS,
     REPLAY,
     STATUS,
@@ -61,7 +62,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOOKING = frozenset(
-    ("initialize", "session/list", STATUS, "session/load", "session/resume", "session/close", *UNDO_METHODS[:2])
+    (
+        "initialize",
+        "session/list",
+        STATUS,
+        OPTIONS,
+        "session/load",
+        "session/resume",
+        "session/close",
+        *UNDO_METHODS[:2],
+    )
 )
 """Methods for which a token that may only watch is enough."""
 JOINING = ("session/load", "session/resume")
@@ -392,8 +402,8 @@ class RemoteAgent(Agent):
         found = super()._stored(request)
         if not self._opening.may_see(found[0]):
             raise ResourceNotFound(f"Session {request.session_id!r} does not exist")
-        if found[3] is not None and self._identity.scope != "prompt":
-            raise NotAllowed("This token may not give a session a system prompt")
+        if (found[3] is not None or request.config_options) and self._identity.scope != "prompt":
+            raise NotAllowed("This token may not give a session a system prompt, or options")
         return found
 
     async def _joined(
@@ -421,6 +431,8 @@ class RemoteAgent(Agent):
                 session = None
         if session is not None and told is not None:
             await session.instruct(told)
+        if session is not None:
+            await session.choose(request.config_options or (), others=True)
         if session is not None or self._identity.scope != "prompt":
             return session, self._enter(audience, self._plan(config.settings)), audience
         self._house.room_for_one()

@@ -14,7 +14,7 @@ from acp_agent.protocol.v2.patches import patch
 from acp_agent.schema import acp
 
 CHUNKS = (acp.UserMessageChunk, acp.AgentMessageChunk, acp.AgentThoughtChunk)
-SESSION = ("delete", "additionalDirectories", "systemPrompt", "title", "status", "archive")
+SESSION = ("delete", "additionalDirectories", "systemPrompt", "title", "status", "archive", "options")
 """Capabilities that are as in v1."""
 NOT_DONE = ("failed", "cancelled")
 CAN_CANCEL: dict[str, Any] = {"cancel": {}}
