@@ -64,7 +64,7 @@ CONTENTS = "acp_agent.undo.contents:Contents"
 PUT_AS_BEFORE = "acp_agent.undo.elsewhere:put_as_before"
 FORK_WISHED = "acp_agent.loop.memory.forking:fork_wished"
 MAKE_WORKTREE = "acp_agent.loop.shell.worktrees:make"
-SHAPES = {STEERING: "session/prompt", FORK: "session/resume"}
+SHAPES = {STEERING: "session/prompt"}
 """Methods outside the schema -> the one whose params they have."""
 UNDO_METHODS = ("_session/checkpoints", "_session/changes", "_session/undo", "_session/redo")
 UNDO_REQUEST = "acp_agent.schema.undo_methods:read_request"
@@ -79,7 +79,8 @@ UNSTABLE = (AUTH_STATUS, *PROVIDERS, TITLE, STATUS, ARCHIVE, UNARCHIVE, OPTIONS)
 """Behind `protocol.unstable`."""
 UNSTABLE_FIELDS = {
     "session/list": frozenset(("archived",)),
-    **dict.fromkeys(("session/new", "session/load", "session/resume", FORK), frozenset(("configOptions",))),
+    **dict.fromkeys(("session/new", "session/load", "session/resume"), frozenset(("configOptions",))),
+    FORK: frozenset(("configOptions", "cursorId")),
 }
 """What drafts add to other requests: ignored while it is off."""
 ARCHIVED = {"exclude": False, "include": None, "only": True}
@@ -294,7 +295,7 @@ class Agent:
         await session.choose(request.config_options)
         return Reply(made_of(session), lambda: self._start(session))
 
-    async def _isolated(self, request: acp.NewSessionRequest | acp.ResumeSessionRequest, config: Config) -> Hold:
+    async def _isolated(self, request: acp.NewSessionRequest | acp.ForkSessionRequest, config: Config) -> Hold:
         """Makes a worktree for a session. Raises InvalidParams."""
         if request.additional_directories:
             raise InvalidParams("Invalid params: $.additionalDirectories: not with a worktree, which has one folder")
@@ -322,14 +323,14 @@ class Agent:
         session, _ = await self._reopen(request)
         return Reply(acp.ResumeSessionResponse(**told_of(session)), lambda: self._start(session))
 
-    async def fork_session(self, request: acp.ResumeSessionRequest) -> Reply:
-        """ACP's draft: its params are those of `session/resume`, its answer that of `session/new`."""
+    async def fork_session(self, request: acp.ForkSessionRequest) -> Reply:
+        """ACP's draft: its answer is that of `session/new`."""
         self.sessions.room_for_one()
         source, (cwd, more), config, told = await asyncio.to_thread(self._stored, request)
         store = self._opening.store(config)
         hold = await self._isolated(request, config) if self._opening.isolates(request.meta, config) else None
         with nullcontext() if hold is None else _session_in(hold):
-            forked = await load(FORK_WISHED)(store, _told(source, told), request.meta, self.sessions.get(source.id))
+            forked = await load(FORK_WISHED)(store, _told(source, told), request, self.sessions.get(source.id))
             if hold is not None:
                 prompt = forked.turns + 1 if forked.turns < source.turns else 0
                 top, folder = hold.worktree.top, hold.worktree.path
@@ -344,7 +345,7 @@ class Agent:
         return Reply(made_of(session), lambda: self._start(session))
 
     def _stored(
-        self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest
+        self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest | acp.ForkSessionRequest
     ) -> tuple[SessionRecord, tuple[str, tuple[str, ...]], Config, ClientPrompt | None]:
         """The session that a request names, and the folders, the configuration and the client's system prompt to open
         it with; none: its own one."""
@@ -440,6 +441,7 @@ class Agent:
             timeout=settings.limits.client_timeout,
             lsp_timeout=settings.lsp.request_timeout if settings.lsp.enabled else None,
             plan=self._plan(settings),
+            unstable=settings.protocol.unstable,
         )
         return self.sessions.add(opened, client)
 
@@ -667,11 +669,12 @@ REPLAY = "acp_agent.loop.memory.replay:replayed_updates"
 
 async def _replayed(session: Session, entries: Sequence[LogEntry]) -> AsyncIterator[tuple[str, str, Any]]:
     """The stored conversation, with its sub-agents' where the client shows them: as `with_children` has it."""
+    cursors = session.client.shows_cursors
     if session.client.shows_children:
-        async for shown in load(WITH_CHILDREN)(session.store, session.id, entries):
+        async for shown in load(WITH_CHILDREN)(session.store, session.id, entries, cursors=cursors):
             yield shown
         return
-    for update in load(REPLAY)(entries):
+    for update in load(REPLAY)(entries, cursors=cursors):
         yield session.id, session.id, update
 
 

@@ -173,7 +173,9 @@ class Opening:
         return acp.SessionOptionsResponse(**choices_of(record, chosen(config, record, self.environ), models))
 
     def client_prompt(
-        self, request: acp.NewSessionRequest | acp.LoadSessionRequest | acp.ResumeSessionRequest, config: Config
+        self,
+        request: acp.NewSessionRequest | acp.LoadSessionRequest | acp.ResumeSessionRequest | acp.ForkSessionRequest,
+        config: Config,
     ) -> ClientPrompt | None:
         """The system prompt that a request states. Raises InvalidParams."""
         field, meta, servers = request.system_prompt, request.meta, request.mcp_servers

@@ -52,6 +52,9 @@ SPLIT = "acp_agent.loop.prompts.command_names:split_command"
 LEASE = "acp_agent.loop.turn_lease:TurnLease"
 PROJECT_LAYER = "acp_agent.loop.toolbox.trust:project_layer"
 KEYS = "acp_agent.loop.turns.prompt_keys:PromptKeys"
+CURSOR = "acp_agent.loop.memory.cursors:begun"
+CURSOR_CHANGED = "acp_agent.loop.memory.cursors:changed"
+PROMPTS = "acp_agent.loop.memory.rewinding:prompts_of"
 log = logging.getLogger(__name__)
 
 
@@ -387,6 +390,8 @@ class Session(SessionState):
         self.outbox.put("turn", mark)
         self.client.turn({"state": "running"})
         self.show_prompt(blocks, message_id)
+        if self.client.shows_cursors:
+            self.outbox.emit(load(CURSOR)(message_id), keep=False, clean=True)
 
     async def turn_back(self, to: int, *, forth: bool) -> None:
         """As `Memory.turn_back`."""
@@ -394,6 +399,10 @@ class Session(SessionState):
         parts = self._parts
         before = parts.memory.length
         await parts.memory.turn_back(to, forth=forth)
+        for prompt in load(PROMPTS)(await self.stored()) if self.client.shows_cursors else ():
+            if prompt.number >= to and prompt.message_id:
+                shown = load(CURSOR_CHANGED)(prompt.message_id, stands=not prompt.cut)
+                self.outbox.emit(shown, keep=False, clean=True)
         parts.calls.forget()
         parts.calls.quota.count(parts.memory.messages())
         parts.shell.runs.forget()

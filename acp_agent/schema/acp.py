@@ -8,7 +8,7 @@ Names are the schema's own. Fields are snake_case here and the schema's camelCas
 Optional fields:
 - where `null` and absence mean the same, `None` stands for both and is not written;
 - where absence differs from `null`
-  (CompactionUpdate, SessionInfoUpdate, SessionMessage, SubagentUpdate, ToolCallUpdate), or where
+  (CompactionUpdate, CursorUpdate, SessionInfoUpdate, SessionMessage, SubagentUpdate, ToolCallUpdate), or where
   `null` is not allowed, or where any JSON value may stand, the default is `UNSET`, and is not written; so too where
   clients need to see the `null` (Diff.oldText);
 - where the schema names a default, or an empty list means the same as none, that is the default.
@@ -110,6 +110,9 @@ SessionArchiveFilter: TypeAlias = str
 
 SessionConfigValueType: TypeAlias = Literal["id", "boolean"]
 """What kind of value an option is given."""
+
+CursorAnchorPosition: TypeAlias = Literal["before", "after"]
+"""The side of an entity."""
 
 SystemPromptMode: TypeAlias = str
 """How a client's system prompt is combined with the agent's own instructions. Known: append, override."""
@@ -827,6 +830,7 @@ class ClientSessionCapabilities(WithMeta, kw_only=True, frozen=True):
     compaction: CompactionCapabilities | None = None
     config_options: SessionConfigOptionsCapabilities | None = None
     notices: NoticeCapabilities | None = None
+    cursors: ClientCursorCapabilities | None = None
 
 
 class CompactionCapabilities(AcpObject, kw_only=True, frozen=True):
@@ -1295,6 +1299,53 @@ class InitialSessionConfigOption(WithMeta, kw_only=True, frozen=True):
     type: SessionConfigValueType | None = None
 
 
+class ForkSessionRequest(WithMeta, kw_only=True, frozen=True):
+    """Request parameters for forking an existing session."""
+
+    session_id: str
+    cwd: str
+    additional_directories: list[str] = field(default_factory=list)
+    mcp_servers: list[McpServer] = field(default_factory=list)
+    system_prompt: SystemPrompt | None = None
+    config_options: list[InitialSessionConfigOption] | None = None
+    cursor_id: str | None = None
+
+
+class ForkSessionResponse(WithMeta, kw_only=True, frozen=True):
+    """Response from forking an existing session."""
+
+    session_id: str
+    modes: SessionModeState | None = None
+    config_options: list[SessionConfigOption] | None = None
+
+
+class CursorUpdate(AcpObject, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="cursor_update"):
+    """A point in the session's history, or what can be done there by now."""
+
+    cursor_id: str
+    anchor: CursorAnchor | UnsetType = UNSET
+    capabilities: CursorCapabilities | UnsetType | None = UNSET
+    meta: dict[str, Any] | UnsetType | None = field(default=UNSET, name="_meta")
+
+
+class CursorAnchor(WithMeta, kw_only=True, frozen=True):
+    """An entity of the history, and on which side of it."""
+
+    type: str
+    position: CursorAnchorPosition
+    message_id: str | None = None
+
+
+class CursorCapabilities(WithMeta, kw_only=True, frozen=True):
+    """What can be done at a cursor."""
+
+    fork: WithMeta | None = None
+
+
+class ClientCursorCapabilities(WithMeta, kw_only=True, frozen=True):
+    """Presence means that the client takes `cursor_update`."""
+
+
 class SystemPrompt(WithMeta, kw_only=True, frozen=True):
     """Instructions of the client for a session, at the level of the system prompt."""
 
@@ -1433,6 +1484,7 @@ SessionUpdate: TypeAlias = (
     | CompactionSummaryChunk
     | SubagentUpdate
     | SessionMessage
+    | CursorUpdate
     | PlanUpdate
     | PlanRemoved
 )
@@ -1487,6 +1539,7 @@ AGENT_METHODS: Final[dict[str, Method]] = {
     "session/archive": Method("session/archive", ArchiveSessionRequest, ArchiveSessionResponse),
     "session/unarchive": Method("session/unarchive", UnarchiveSessionRequest, UnarchiveSessionResponse),
     "session/options": Method("session/options", SessionOptionsRequest, SessionOptionsResponse),
+    "session/fork": Method("session/fork", ForkSessionRequest, ForkSessionResponse),
 }
 """What a client may ask of an agent."""
 

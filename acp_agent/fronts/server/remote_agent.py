@@ -366,7 +366,7 @@ class RemoteAgent(Agent):
             audience.follow(audience.watcher(self.connection))
         super()._start(session)
 
-    async def fork_session(self, request: acp.ResumeSessionRequest) -> Reply:
+    async def fork_session(self, request: acp.ForkSessionRequest) -> Reply:
         self._house.room_for_one()
         return await super().fork_session(request)
 
@@ -397,7 +397,7 @@ class RemoteAgent(Agent):
         return self._begun(resumed, session, watcher, audience)
 
     def _stored(
-        self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest
+        self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest | acp.ForkSessionRequest
     ) -> tuple[SessionRecord, tuple[str, tuple[str, ...]], Config, ClientPrompt | None]:
         found = super()._stored(request)
         if not self._opening.may_see(found[0]):

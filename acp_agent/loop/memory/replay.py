@@ -10,6 +10,7 @@ from typing import Any
 
 from acp_agent.legible import verbatim
 from acp_agent.llm.base import AssistantMessage, Message
+from acp_agent.loop.memory.cursors import with_cursors
 from acp_agent.loop.memory.history import History, decode_message, decode_messages
 from acp_agent.loop.memory.rewinding import asks_model, kept
 from acp_agent.store.base import LogEntry, read_stored
@@ -68,10 +69,13 @@ def proposal_stands(entries: Iterable[LogEntry]) -> bool:
     return stands
 
 
-def replayed_updates(entries: Iterable[LogEntry], *, running: bool = False) -> list[dict[str, Any]]:
+def replayed_updates(
+    entries: Iterable[LogEntry], *, running: bool = False, cursors: bool = False
+) -> list[dict[str, Any]]:
     """The conversation as `session/update`s, in order: chunks of a message joined, each tool call once, in its final
     state, or as it is while a turn is `running`. Terminals are replaced by their text: their ids mean nothing to a
-    later connection. Of each plan its last state alone, where it changed last; nothing of one that was removed."""
+    later connection. Of each plan its last state alone, where it changed last; nothing of one that was removed.
+    `cursors`: with these."""
     updates: list[dict[str, Any]] = []
     plans: dict[str, int] = {}
     """Their last updates, by number."""
@@ -79,7 +83,8 @@ def replayed_updates(entries: Iterable[LogEntry], *, running: bool = False) -> l
     calls: dict[str, dict[str, Any]] = {}
     texts: dict[int, list[str]] = {}
     """By the number of an update: what is joined at last, since a long message has many chunks."""
-    for entry in kept(entries):
+    standing = kept(entries)
+    for entry in standing:
         if entry.kind != "update":
             continue
         update = read_stored(entry.payload)
@@ -107,7 +112,8 @@ def replayed_updates(entries: Iterable[LogEntry], *, running: bool = False) -> l
         updates[at]["content"]["text"] = "".join(parts)
     for call in calls.values():
         _settle(call, running)
-    return [update for at, update in enumerate(updates) if at not in outdated] if plans else updates
+    shown = [update for at, update in enumerate(updates) if at not in outdated] if plans else updates
+    return [*with_cursors(shown, standing)] if cursors else shown
 
 
 def _joins(last: dict[str, Any], update: dict[str, Any]) -> bool:
