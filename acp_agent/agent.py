@@ -39,6 +39,7 @@ from acp_agent.lazy import load
 from acp_agent.limits.decoding import read_loose_json
 from acp_agent.loop.opened import Opened
 from acp_agent.loop.session import Session, says_something
+from acp_agent.loop.session_state import one_title
 from acp_agent.open_sessions import OpenSessions
 from acp_agent.opening import Opening, answer, chosen, normal, rules
 from acp_agent.protocol.client import MARK, Client, Wire
@@ -63,7 +64,7 @@ CONTENTS = "acp_agent.undo.contents:Contents"
 PUT_AS_BEFORE = "acp_agent.undo.elsewhere:put_as_before"
 FORK_WISHED = "acp_agent.loop.memory.forking:fork_wished"
 MAKE_WORKTREE = "acp_agent.loop.shell.worktrees:make"
-SHAPES = {STEERING: "session/prompt", FORK: "session/resume"}
+SHAPES = {STEERING: "session/prompt"}
 """Methods outside the schema -> the one whose params they have."""
 UNDO_METHODS = ("_session/checkpoints", "_session/changes", "_session/undo", "_session/redo")
 UNDO_REQUEST = "acp_agent.schema.undo_methods:read_request"
@@ -72,8 +73,18 @@ SET_MODEL = "session/set_model"
 """Of old schemas: answered, not advertised."""
 AUTH_STATUS = "auth/status"
 PROVIDERS = ("providers/list", "providers/set", "providers/disable")
-UNSTABLE = (AUTH_STATUS, *PROVIDERS)
+TITLE, STATUS, ARCHIVE, UNARCHIVE = "session/set_title", "session/status", "session/archive", "session/unarchive"
+OPTIONS = "session/options"
+UNSTABLE = (AUTH_STATUS, *PROVIDERS, TITLE, STATUS, ARCHIVE, UNARCHIVE, OPTIONS)
 """Behind `protocol.unstable`."""
+UNSTABLE_FIELDS = {
+    "session/list": frozenset(("archived",)),
+    **dict.fromkeys(("session/new", "session/load", "session/resume"), frozenset(("configOptions",))),
+    FORK: frozenset(("configOptions", "cursorId")),
+}
+"""What drafts add to other requests: ignored while it is off."""
+ARCHIVED = {"exclude": False, "include": None, "only": True}
+"""Which sessions `session/list` has."""
 V2 = "acp_agent.protocol.v2.dialect:V2"
 WITH_CHILDREN = "acp_agent.loop.calls.sub_agents:with_children"
 COMMANDS = "acp_agent.loop.prompts.menu:own_commands"
@@ -124,6 +135,11 @@ class Agent:
             "session/list": self.list_sessions,
             "session/close": self.close_session,
             "session/delete": self.delete_session,
+            TITLE: self.set_title,
+            STATUS: self.session_status,
+            ARCHIVE: self.archive_session,
+            UNARCHIVE: self.unarchive_session,
+            OPTIONS: self.session_options,
             "session/prompt": self.prompt,
             STEERING: self.steer,
             **{method: partial(self.undo, method) for method in UNDO_METHODS},
@@ -166,6 +182,7 @@ class Agent:
         try:
             if method in UNSTABLE and not self._opening.config().settings.protocol.unstable:
                 raise MethodNotFound(f"Method not found: {method} (protocol.unstable is off)")
+            params = without_drafts(method, params, self._opening)
             if method in RAW:
                 return await serve(params)
             return await serve(decode_params(SHAPES.get(method, method), params, "agent"))
@@ -269,9 +286,12 @@ class Agent:
         new = await asyncio.to_thread(self._opening.new, request)
         await self._expect(new.record.id)
         session = self._add(new)
-        return Reply(answer(new), lambda: self._start(session))
+        if not request.config_options:
+            return Reply(answer(new), lambda: self._start(session))
+        await session.choose(request.config_options)
+        return Reply(made_of(session), lambda: self._start(session))
 
-    async def _isolated(self, request: acp.NewSessionRequest | acp.ResumeSessionRequest, config: Config) -> Hold:
+    async def _isolated(self, request: acp.NewSessionRequest | acp.ForkSessionRequest, config: Config) -> Hold:
         """Makes a worktree for a session. Raises InvalidParams."""
         if request.additional_directories:
             raise InvalidParams("Invalid params: $.additionalDirectories: not with a worktree, which has one folder")
@@ -299,14 +319,14 @@ class Agent:
         session, _ = await self._reopen(request)
         return Reply(acp.ResumeSessionResponse(**told_of(session)), lambda: self._start(session))
 
-    async def fork_session(self, request: acp.ResumeSessionRequest) -> Reply:
-        """ACP's draft: its params are those of `session/resume`, its answer that of `session/new`."""
+    async def fork_session(self, request: acp.ForkSessionRequest) -> Reply:
+        """ACP's draft: its answer is that of `session/new`."""
         self.sessions.room_for_one()
         source, (cwd, more), config, told = await asyncio.to_thread(self._stored, request)
         store = self._opening.store(config)
         hold = await self._isolated(request, config) if self._opening.isolates(request.meta, config) else None
         with nullcontext() if hold is None else _session_in(hold):
-            forked = await load(FORK_WISHED)(store, _told(source, told), request.meta, self.sessions.get(source.id))
+            forked = await load(FORK_WISHED)(store, _told(source, told), request, self.sessions.get(source.id))
             if hold is not None:
                 prompt = forked.turns + 1 if forked.turns < source.turns else 0
                 top, folder = hold.worktree.top, hold.worktree.path
@@ -317,11 +337,11 @@ class Agent:
             config = chosen(config, record, self._opening.environ)
             await self._expect(record.id)
             session = self._add(self._opening.opened(record, config, request.mcp_servers))
-        made = acp.NewSessionResponse(session_id=session.id, **told_of(session))
-        return Reply(made, lambda: self._start(session))
+            await session.choose(request.config_options or ())
+        return Reply(made_of(session), lambda: self._start(session))
 
     def _stored(
-        self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest
+        self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest | acp.ForkSessionRequest
     ) -> tuple[SessionRecord, tuple[str, tuple[str, ...]], Config, ClientPrompt | None]:
         """The session that a request names, and the folders, the configuration and the client's system prompt to open
         it with; none: its own one."""
@@ -341,7 +361,11 @@ class Agent:
         with self._arrives(request.session_id):
             record, (cwd, more), config, told = await asyncio.to_thread(self._stored, request)
             async with self.sessions.reopening:
-                return await self._opened_again(record, cwd, more, config, request.mcp_servers, told, reads=reads)
+                session, log_ = await self._opened_again(
+                    record, cwd, more, config, request.mcp_servers, told, reads=reads
+                )
+                await session.choose(request.config_options or ())
+                return session, log_
 
     @contextmanager
     def _arrives(self, session_id: str) -> Iterator[None]:
@@ -413,6 +437,7 @@ class Agent:
             timeout=settings.limits.client_timeout,
             lsp_timeout=settings.lsp.request_timeout if settings.lsp.enabled else None,
             plan=self._plan(settings),
+            unstable=settings.protocol.unstable,
         )
         return self.sessions.add(opened, client)
 
@@ -432,13 +457,16 @@ class Agent:
             raise InvalidParams("Invalid params: $.cwd: must be an absolute path")
         async with self._in_order:
             config, store = await asyncio.to_thread(self._opening.own)
-        page = config.settings.limits.list_page
+        page, unstable = config.settings.limits.list_page, config.settings.protocol.unstable
+        if (which := "exclude" if request.archived is None else request.archived) not in ARCHIVED:
+            raise InvalidParams(f"Invalid params: $.archived: {which!r} is not known, only {', '.join(ARCHIVED)}")
         found = await store.do(
             store.sessions,
             cwd=None if request.cwd is None else normal(request.cwd),
             before=read_cursor(request.cursor),
             limit=page + 1,
             include=await self._open_ids(store),
+            archived=ARCHIVED[which] if unstable else None,
         )
         shown = found[:page]
         visible = [record for record in shown if self._opening.may_see(record)]
@@ -450,6 +478,7 @@ class Agent:
                     additional_directories=list(record.additional_directories),
                     title=record.title,
                     updated_at=record.updated_at,
+                    archived=record.archived if unstable else None,
                 )
                 for record in visible
             ],
@@ -471,6 +500,50 @@ class Agent:
         _, store = await asyncio.to_thread(self._opening.own)
         await store.do(store.delete, request.session_id)
         return acp.DeleteSessionResponse()
+
+    async def set_title(self, request: acp.SetSessionTitleRequest) -> acp.SetSessionTitleResponse:
+        """Of ACP's draft, as the next three."""
+        if not (title := one_title(request.title)):
+            raise InvalidParams("Invalid params: $.title: it has no text")
+        store = await self._holding(request.session_id)
+        if (session := self.sessions.get(request.session_id)) is None:
+            await store.do(store.change, request.session_id, title=title)
+        else:
+            await session.set_title(title)
+            title = session.title or title
+        return acp.SetSessionTitleResponse(title=title)
+
+    async def session_status(self, request: acp.SessionStatusRequest) -> acp.SessionStatusResponse:
+        await self._holding(request.session_id)
+        return acp.SessionStatusResponse(status="open" if await self._is_open(request.session_id) else "saved")
+
+    async def _is_open(self, session_id: str) -> bool:
+        return self.sessions.get(session_id) is not None or self.sessions.above(session_id) is not None
+
+    async def archive_session(self, request: acp.ArchiveSessionRequest) -> acp.ArchiveSessionResponse:
+        store = await self._holding(request.session_id)
+        if (session := self.sessions.get(request.session_id)) is not None:
+            await self.sessions.close(session)
+        await self.sessions.closed(request.session_id)
+        await store.do(store.archive, request.session_id, archived=True)
+        return acp.ArchiveSessionResponse()
+
+    async def unarchive_session(self, request: acp.UnarchiveSessionRequest) -> acp.UnarchiveSessionResponse:
+        store = await self._holding(request.session_id)
+        await store.do(store.archive, request.session_id, archived=False)
+        return acp.UnarchiveSessionResponse()
+
+    async def session_options(self, request: acp.SessionOptionsRequest) -> acp.SessionOptionsResponse:
+        return await asyncio.to_thread(self._opening.options, request)
+
+    async def _holding(self, session_id: str) -> SessionStore:
+        """The store, which has that session. Raises ResourceNotFound."""
+        await self._arrived(session_id)
+        _, store = await asyncio.to_thread(self._opening.own)
+        record = await store.do(store.get, session_id)
+        if record is None or not self._opening.may_see(record):
+            raise ResourceNotFound(f"Session {session_id!r} does not exist", {"sessionId": session_id})
+        return store
 
     # --- turns and choices ------------------------------------------------------------------------------------
 
@@ -592,11 +665,12 @@ REPLAY = "acp_agent.loop.memory.replay:replayed_updates"
 
 async def _replayed(session: Session, entries: Sequence[LogEntry]) -> AsyncIterator[tuple[str, str, Any]]:
     """The stored conversation, with its sub-agents' where the client shows them: as `with_children` has it."""
+    cursors = session.client.shows_cursors
     if session.client.shows_children:
-        async for shown in load(WITH_CHILDREN)(session.store, session.id, entries):
+        async for shown in load(WITH_CHILDREN)(session.store, session.id, entries, cursors=cursors):
             yield shown
         return
-    for update in load(REPLAY)(entries):
+    for update in load(REPLAY)(entries, cursors=cursors):
         yield session.id, session.id, update
 
 
@@ -616,6 +690,10 @@ def _told(record: SessionRecord, told: ClientPrompt | None) -> SessionRecord:
     return record if told is None else replace(record, client_prompt=told)
 
 
+def made_of(session: Session) -> acp.NewSessionResponse:
+    return acp.NewSessionResponse(session_id=session.id, **told_of(session))
+
+
 def told_of(session: Session) -> dict[str, Any]:
     """What every response that opens a session again says of it."""
     return {
@@ -623,6 +701,14 @@ def told_of(session: Session) -> dict[str, Any]:
         "config_options": session.choices.options(),
         "meta": rules(session.config, session.roots),
     }
+
+
+def without_drafts(method: str, params: Any, opening: Opening) -> Any:
+    """The params without what a draft adds, if drafts are not offered."""
+    added = UNSTABLE_FIELDS.get(method, frozenset())
+    if not isinstance(params, dict) or not added & params.keys() or opening.config().settings.protocol.unstable:
+        return params
+    return {name: value for name, value in params.items() if name not in added}
 
 
 def cursor_of(record: ListedSession) -> str:

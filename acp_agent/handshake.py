@@ -29,6 +29,9 @@ NO_LOGIN = {"id": AGENT_METHOD, "name": "No login", "description": "The configur
 LSP_NOTIFICATIONS = ("_lsp/publishDiagnostics", "_lsp/didSave")
 """Notifications of the extension `_lsp/*` that the agent reads."""
 
+DRAFTS = ("title", "status", "archive", "options")
+"""Of sessions, behind `protocol.unstable`."""
+
 GATEWAYS = {"gateway": "anthropic", "gateway-openai": "openai"}
 """Ways to log in by which a client sets the address and headers of model requests, by convention -> their API."""
 
@@ -69,6 +72,7 @@ def answer_initialize(params: object, config: Mapping[str, Any]) -> dict[str, An
                 "close": {},
                 "fork": {},
                 "systemPrompt": {"mode": {"override": {}}},
+                **({name: {} for name in DRAFTS} if unstable else {}),
             },
             **({"providers": {}} if unstable else {}),
             "auth": {**({"status": {}} if unstable else {}), **({"logout": {}} if login else {})},

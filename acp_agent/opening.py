@@ -17,9 +17,10 @@ import msgspec
 
 from acp_agent.auth import Login
 from acp_agent.config.load import Config, load_config
+from acp_agent.config.model import as_choice
 from acp_agent.config.place_settings import is_host
 from acp_agent.config.xdg import state_dir
-from acp_agent.errors import ConfigError, InvalidParams
+from acp_agent.errors import ConfigError, InvalidParams, ResourceNotFound
 from acp_agent.lazy import load
 from acp_agent.loop.modes import known_mode
 from acp_agent.loop.opened import Opened
@@ -144,15 +145,11 @@ class Opening:
         real = str(real_path(Path(cwd)))
         config = self.config(real)
         self.login.need(config)
-        agent = config.settings.agent
         models = known_models(config)
-        record = SessionRecord(
+        record = msgspec.structs.replace(
+            blank(cwd, config, models),
             id=str(uuid.uuid4()),
-            cwd=cwd,
             additional_directories=more,
-            mode=agent.mode,
-            model=models[0],
-            thought_level=agent.thought_level,
             real=real,
             client_prompt=self.client_prompt(request, config),
         )
@@ -160,8 +157,22 @@ class Opening:
         self.store(config).create(new.record)
         return new
 
+    def options(self, request: acp.SessionOptionsRequest) -> acp.SessionOptionsResponse:
+        """With which a session would be opened. Raises RpcError, ConfigError, StoreError."""
+        cwd, _ = self.folders(request.cwd, request.additional_directories or ())
+        config = self.config(str(real_path(Path(cwd))))
+        models, record = known_models(config), None
+        if request.session_id is None:
+            record = blank(cwd, config, models)
+        elif (record := self.store(config).get(request.session_id)) is None or not self.may_see(record):
+            about = {"sessionId": request.session_id}
+            raise ResourceNotFound(f"Session {request.session_id!r} does not exist", about)
+        return acp.SessionOptionsResponse(**choices_of(record, chosen(config, record, self.environ), models))
+
     def client_prompt(
-        self, request: acp.NewSessionRequest | acp.LoadSessionRequest | acp.ResumeSessionRequest, config: Config
+        self,
+        request: acp.NewSessionRequest | acp.LoadSessionRequest | acp.ResumeSessionRequest | acp.ForkSessionRequest,
+        config: Config,
     ) -> ClientPrompt | None:
         """The system prompt that a request states. Raises InvalidParams."""
         field, meta, servers = request.system_prompt, request.meta, request.mcp_servers
@@ -224,17 +235,24 @@ def chosen(config: Config, record: SessionRecord, environ: Mapping[str, str]) ->
 
 def answer(opened: Opened) -> acp.NewSessionResponse:
     """What `session/new` is answered."""
-    record = opened.record
-    mode = known_mode(record.mode)
-    return acp.NewSessionResponse(
-        session_id=record.id,
-        modes=mode_state(mode),
-        config_options=config_options(
-            mode=mode, model=record.model, models=opened.models, thought_level=record.thought_level,
-            places=places_of(opened.config.settings), server=default_server(opened.config.settings),
-        ),
-        meta=rules(opened.config, opened.roots),
-    )  # fmt: skip
+    choices = choices_of(opened.record, opened.config, opened.models)
+    return acp.NewSessionResponse(session_id=opened.record.id, **choices, meta=rules(opened.config, opened.roots))
+
+
+def blank(cwd: str, config: Config, models: Sequence[str]) -> SessionRecord:
+    """A session as it begins, without an id."""
+    agent = config.settings.agent
+    return SessionRecord("", cwd, mode=agent.mode, model=models[0], thought_level=agent.thought_level)
+
+
+def choices_of(record: SessionRecord, config: Config, models: Sequence[str]) -> dict[str, Any]:
+    """The modes and options of a session as it is opened."""
+    mode, level = known_mode(record.mode), record.thought_level or "default"
+    places, server = places_of(config.settings), default_server(config.settings)
+    options = config_options(
+        mode=mode, model=as_choice(record.model), models=models, thought_level=level, places=places, server=server
+    )
+    return {"modes": mode_state(mode), "config_options": options}
 
 
 def rules(config: Config, roots: Roots) -> dict[str, Any] | None:

@@ -37,7 +37,14 @@ ENVELOPES = {
 
 ANYTHING = {"ExtRequest", "ExtResponse", "ExtNotification"}
 
-PATCHES = {"ToolCallUpdate", "SessionInfoUpdate", "CompactionUpdate", "SubagentUpdate", "SessionMessage"}
+PATCHES = {
+    "ToolCallUpdate",
+    "SessionInfoUpdate",
+    "CompactionUpdate",
+    "CursorUpdate",
+    "SubagentUpdate",
+    "SessionMessage",
+}
 """Where leaving a field out ("unchanged") and `null` ("cleared") differ: every optional field is UNSET by default."""
 
 NULLS = {("Diff", "oldText")}
@@ -71,6 +78,7 @@ MARKERS = {
     "SessionListCapabilities",
     "SessionResumeCapabilities",
     "SessionSystemPromptOverrideCapabilities",
+    "CursorForkCapabilities",
 }
 """Definitions that contain nothing but `_meta`, mean something by their presence, and are sent as `{}` at the start."""
 

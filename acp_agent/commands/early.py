@@ -36,6 +36,8 @@ def early_session(
             return opening, None, events
         try:
             with _ended_by_signals():
+                if isinstance(first.params, dict) and "configOptions" in first.params:
+                    return opening, None, events
                 request = decode_params(first.method, first.params, "agent")
                 if opening.isolates(request.meta, opening.config(request.cwd)):
                     return opening, None, events  # Making a worktree takes time.

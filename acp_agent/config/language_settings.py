@@ -65,7 +65,7 @@ class LspConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ProtocolConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unstable: Annotated[
         bool,
-        key("Offer what only drafts of ACP have (`auth/status`, `providers/*`), which may change with any version."),
+        key("Offer what only drafts of ACP have (docs/acp.md says which), which may change with any version."),
     ] = False
     v2: Annotated[bool, key("Speak v2 of ACP, a preview, with a client that asks for it.")] = True
 

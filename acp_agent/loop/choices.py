@@ -78,12 +78,13 @@ class Choices:
         if tell and changed:
             self._outbox.emit(CurrentModeUpdate(current_mode_id=mode), keep=False)
 
-    async def set_option(self, option: str, value: object) -> None:
-        """Raises InvalidParams for an unknown option, value or type. The caller shows the list again."""
+    async def set_option(self, option: str, value: object, *, tell: bool = True) -> None:
+        """Raises InvalidParams for an unknown option, value or type. The caller shows the list again. `tell`: as in
+        `set_mode`."""
         if not isinstance(value, str):
             raise InvalidParams(f"Invalid params: $.value: the option {option!r} takes a string")
         if option == "mode":
-            await self.set_mode(value, tell=True)
+            await self.set_mode(value, tell=tell)
         elif option == "model":
             await self._set_model(self.named(value))
         elif option == "thought_level":

@@ -21,6 +21,7 @@ from acp_agent.loop.calls.dry_run import words as check_words
 from acp_agent.loop.judging import judged
 from acp_agent.loop.modes import MODES
 from acp_agent.loop.prompts.command_names import BUILT_IN, sets_goal, split_command
+from acp_agent.loop.session_state import one_title
 from acp_agent.schema.acp import ContentBlock, UnstructuredCommandInput
 from acp_agent.tools.kit.registry import user_words
 
@@ -38,8 +39,6 @@ DIFF = "acp_agent.loop.undo.undo_commands:diff"
 UNDO = "acp_agent.loop.undo.undo_commands:undo"
 MCP = "acp_agent.loop.toolbox.mcp_states:mcp_command"
 
-LONGEST_TITLE = 200
-"""Characters of a session's title."""
 CHECK_EXAMPLE = '`/policy check bash {"command": "ls"}` is an example.'
 
 
@@ -161,8 +160,7 @@ async def _tools(session: Session, parts: Parts, rest: str) -> str:
 
 
 async def _rename(session: Session, parts: Parts, rest: str) -> str:
-    title = " ".join(rest.split())[:LONGEST_TITLE]
-    if title:
+    if title := one_title(rest):
         await session.set_title(title)
     return f"The session is called `{session.title}`." if session.title else "It has no title: `/rename TITLE`."
 

@@ -52,6 +52,9 @@ SPLIT = "acp_agent.loop.prompts.command_names:split_command"
 LEASE = "acp_agent.loop.turn_lease:TurnLease"
 PROJECT_LAYER = "acp_agent.loop.toolbox.trust:project_layer"
 KEYS = "acp_agent.loop.turns.prompt_keys:PromptKeys"
+CURSOR = "acp_agent.loop.memory.replay:begun"
+CURSOR_CHANGED = "acp_agent.loop.memory.replay:changed"
+PROMPTS = "acp_agent.loop.memory.rewinding:prompts_of"
 log = logging.getLogger(__name__)
 
 
@@ -151,6 +154,26 @@ class Session(SessionState):
         except (InvalidParams, ExecutorError) as error:
             return str(error).removeprefix("Invalid params: ")
         return "\n".join(f"- {line}" for line in await parts.shell.confinement.lines())
+
+    async def choose(self, wished: Sequence[acp.InitialSessionConfigOption], *, others: bool = False) -> None:
+        """Takes the values of options that a client opens it with, in their order. What does not fit is left out, as
+        the protocol has it. `others`: clients that have it open are told."""
+        before = self.choices.options()
+        for each in wished:
+            now = {option.id: option.current_value for option in self.choices.options()}.get(each.config_id)
+            fits = type(each.value) is type(now) and (each.type == "boolean") is isinstance(now, bool)
+            value = self.choices.meant(each.value) if fits and each.config_id == "model" else each.value
+            if not fits or value in (None, now):
+                continue
+            try:
+                if each.config_id != "place":
+                    await self.choices.set_option(each.config_id, value, tell=others)
+                elif not self.queue.busy:
+                    await self.move(str(value))
+            except InvalidParams as error:
+                log.info("%s: %s", self.id, error)
+        if others and self.choices.options() != before:
+            self.choices.show()
 
     async def name_model(self, model: object) -> None:
         """Chooses a model that the user has just named. Raises InvalidParams for one that its server does not list."""
@@ -317,7 +340,7 @@ class Session(SessionState):
             self.outbox.say(expanded)
             return "end_turn"
         if self.title is None:
-            await self.set_title(prompts.title(blocks))
+            await self.set_title(prompts.title(blocks), first=True)
         await parts.turns.ask_trust()
         parts = await self._take_folder(parts)
         self.spent = None
@@ -367,6 +390,8 @@ class Session(SessionState):
         self.outbox.put("turn", mark)
         self.client.turn({"state": "running"})
         self.show_prompt(blocks, message_id)
+        if self.client.shows_cursors:
+            self.outbox.emit(load(CURSOR)(message_id), keep=False, clean=True)
 
     async def turn_back(self, to: int, *, forth: bool) -> None:
         """As `Memory.turn_back`."""
@@ -374,6 +399,10 @@ class Session(SessionState):
         parts = self._parts
         before = parts.memory.length
         await parts.memory.turn_back(to, forth=forth)
+        for prompt in load(PROMPTS)(await self.stored()) if self.client.shows_cursors else ():
+            if prompt.number >= to and prompt.message_id:
+                shown = load(CURSOR_CHANGED)(prompt.message_id, stands=not prompt.cut)
+                self.outbox.emit(shown, keep=False, clean=True)
         parts.calls.forget()
         parts.calls.quota.count(parts.memory.messages())
         parts.shell.runs.forget()

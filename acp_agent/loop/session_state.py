@@ -32,6 +32,13 @@ PROMPT_REDACTED = (
     "Your prompt contained a credential. It was redacted before the prompt was stored and sent to the model "
     "(`secrets.redact` in the configuration)."
 )
+LONGEST_TITLE = 200
+"""Characters of a session's title."""
+
+
+def one_title(words: str) -> str:
+    """What somebody calls a session, as one line that is not too long."""
+    return " ".join(words.split())[:LONGEST_TITLE].rstrip()
 
 
 class Costs(Struct):
@@ -124,9 +131,15 @@ class SessionState:
             self.outbox.emit(acp.UserMessageChunk(content=block, message_id=message_id))
         self.outbox.flush()
 
-    async def set_title(self, title: str) -> None:
-        self.title = self.outbox.clean(title)
-        updated_at = await self.store.do(self.store.change, self.id, title=self.title)
+    async def set_title(self, title: str, *, first: bool = False) -> None:
+        """`first`: nobody has given it one, as far as is known here. What somebody gives it meanwhile stays."""
+        self.title = title = self.outbox.clean(title)
+        if first:
+            stored, updated_at = await self.store.do(self.store.entitle, self.id, title)
+            if self.title == title:
+                self.title = stored
+        else:
+            updated_at = await self.store.do(self.store.change, self.id, title=title)
         self.outbox.emit(acp.SessionInfoUpdate(title=self.title, updated_at=updated_at), keep=False)
 
     def report_usage(self, used: int, window: int, last: UsageReport | None = None) -> None:

@@ -84,10 +84,11 @@ class Client:
         timeout: float = 20.0,
         lsp_timeout: float | None = 10.0,
         plan: RenderingPlan | None = None,
+        unstable: bool = False,
     ) -> None:
         """`lsp_timeout` limits requests to language servers, in seconds; None: none are sent.
 
-        `plan`: what the client can really do; None: what it claims."""
+        `plan`: what the client can really do; None: what it claims. `unstable`: as in the configuration."""
         self.plan = rendering_plan(capabilities) if plan is None else plan
         """Features this client gets, and those it does without."""
         self._connection = connection
@@ -102,6 +103,9 @@ class Client:
         self.capabilities = capabilities
         self.shows_children = capabilities.subagents is not None and self._several is None
         """Whether sub-agents are shown as sessions of their own (the draft `subagent_update`)."""
+        cursors = None if capabilities.session is None else capabilities.session.cursors
+        self.shows_cursors = unstable and cursors is not None and self._several is None
+        """Whether it is told where the conversation can be forked (the draft `cursor_update`)."""
         self._watches_turns = watches_turns(capabilities)
         self.before_asking: Callable[[], Awaitable[None]] | None = None
         """Called before every request: updates emitted earlier must be on the wire earlier."""

@@ -8,7 +8,7 @@ Names are the schema's own. Fields are snake_case here and the schema's camelCas
 Optional fields:
 - where `null` and absence mean the same, `None` stands for both and is not written;
 - where absence differs from `null`
-  (CompactionUpdate, SessionInfoUpdate, SessionMessage, SubagentUpdate, ToolCallUpdate), or where
+  (CompactionUpdate, CursorUpdate, SessionInfoUpdate, SessionMessage, SubagentUpdate, ToolCallUpdate), or where
   `null` is not allowed, or where any JSON value may stand, the default is `UNSET`, and is not written; so too where
   clients need to see the `null` (Diff.oldText);
 - where the schema names a default, or an empty list means the same as none, that is the default.
@@ -101,6 +101,18 @@ AuthState: TypeAlias = str
 
 LlmProtocol: TypeAlias = str
 """Well-known API protocol identifiers for LLM providers. Known: anthropic, openai, azure, vertex, bedrock."""
+
+SessionStatus: TypeAlias = str
+"""Whether the Agent has a session in memory, as reported by `session/status`. Known: open, saved."""
+
+SessionArchiveFilter: TypeAlias = str
+"""Which sessions `session/list` returns based on their archive state. Known: exclude, include, only."""
+
+SessionConfigValueType: TypeAlias = Literal["id", "boolean"]
+"""What kind of value an option is given."""
+
+CursorAnchorPosition: TypeAlias = Literal["before", "after"]
+"""The side of an entity."""
 
 SystemPromptMode: TypeAlias = str
 """How a client's system prompt is combined with the agent's own instructions. Known: append, override."""
@@ -605,6 +617,7 @@ class SessionInfo(WithMeta, kw_only=True, frozen=True):
     additional_directories: list[str] | UnsetType = UNSET
     title: str | None = None
     updated_at: str | None = None
+    archived: bool | None = None
 
 
 class DeleteSessionResponse(WithMeta, kw_only=True, frozen=True):
@@ -817,6 +830,7 @@ class ClientSessionCapabilities(WithMeta, kw_only=True, frozen=True):
     compaction: CompactionCapabilities | None = None
     config_options: SessionConfigOptionsCapabilities | None = None
     notices: NoticeCapabilities | None = None
+    cursors: ClientCursorCapabilities | None = None
 
 
 class CompactionCapabilities(AcpObject, kw_only=True, frozen=True):
@@ -868,6 +882,7 @@ class NewSessionRequest(WithMeta, kw_only=True, frozen=True):
     cwd: str
     additional_directories: list[str] = field(default_factory=list)
     mcp_servers: list[McpServer]
+    config_options: list[InitialSessionConfigOption] | None = None
     system_prompt: SystemPrompt | None = None
 
 
@@ -917,6 +932,7 @@ class LoadSessionRequest(WithMeta, kw_only=True, frozen=True):
     cwd: str
     additional_directories: list[str] = field(default_factory=list)
     session_id: str
+    config_options: list[InitialSessionConfigOption] | None = None
     system_prompt: SystemPrompt | None = None
 
 
@@ -925,6 +941,7 @@ class ListSessionsRequest(WithMeta, kw_only=True, frozen=True):
 
     cwd: str | None = None
     cursor: str | None = None
+    archived: SessionArchiveFilter | None = None
 
 
 class DeleteSessionRequest(WithMeta, kw_only=True, frozen=True):
@@ -940,6 +957,7 @@ class ResumeSessionRequest(WithMeta, kw_only=True, frozen=True):
     cwd: str
     additional_directories: list[str] = field(default_factory=list)
     mcp_servers: list[McpServer] = field(default_factory=list)
+    config_options: list[InitialSessionConfigOption] | None = None
     system_prompt: SystemPrompt | None = None
 
 
@@ -1213,6 +1231,121 @@ class ErrorStopReason(AcpObject, kw_only=True, frozen=True):
     error: Error | None = None
 
 
+class SetSessionTitleRequest(WithMeta, kw_only=True, frozen=True):
+    """Request parameters for setting the title of a session."""
+
+    session_id: str
+    title: str
+
+
+class SetSessionTitleResponse(WithMeta, kw_only=True, frozen=True):
+    """Response from setting the title of a session."""
+
+    title: str
+
+
+class SessionStatusRequest(WithMeta, kw_only=True, frozen=True):
+    """Request parameters for checking the status of a session."""
+
+    session_id: str
+
+
+class SessionStatusResponse(WithMeta, kw_only=True, frozen=True):
+    """Response from checking the status of a session."""
+
+    status: SessionStatus
+
+
+class ArchiveSessionRequest(WithMeta, kw_only=True, frozen=True):
+    """Request parameters for archiving a session."""
+
+    session_id: str
+
+
+class ArchiveSessionResponse(WithMeta, kw_only=True, frozen=True):
+    """Response from archiving a session."""
+
+
+class UnarchiveSessionRequest(WithMeta, kw_only=True, frozen=True):
+    """Request parameters for unarchiving a session."""
+
+    session_id: str
+
+
+class UnarchiveSessionResponse(WithMeta, kw_only=True, frozen=True):
+    """Response from unarchiving a session."""
+
+
+class SessionOptionsRequest(WithMeta, kw_only=True, frozen=True):
+    """Request parameters for asking which options a session would start with."""
+
+    cwd: str
+    additional_directories: list[str] | None = None
+    session_id: str | None = None
+
+
+class SessionOptionsResponse(WithMeta, kw_only=True, frozen=True):
+    """Response with the options that a session would start with."""
+
+    modes: SessionModeState | None = None
+    config_options: list[SessionConfigOption] | None = None
+
+
+class InitialSessionConfigOption(WithMeta, kw_only=True, frozen=True):
+    """The value of an option that a session is opened with."""
+
+    config_id: str
+    value: Any
+    type: SessionConfigValueType | None = None
+
+
+class ForkSessionRequest(WithMeta, kw_only=True, frozen=True):
+    """Request parameters for forking an existing session."""
+
+    session_id: str
+    cwd: str
+    additional_directories: list[str] = field(default_factory=list)
+    mcp_servers: list[McpServer] = field(default_factory=list)
+    system_prompt: SystemPrompt | None = None
+    config_options: list[InitialSessionConfigOption] | None = None
+    cursor_id: str | None = None
+
+
+class ForkSessionResponse(WithMeta, kw_only=True, frozen=True):
+    """Response from forking an existing session."""
+
+    session_id: str
+    modes: SessionModeState | None = None
+    config_options: list[SessionConfigOption] | None = None
+
+
+class CursorUpdate(AcpObject, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="cursor_update"):
+    """A point in the session's history, or what can be done there by now."""
+
+    cursor_id: str
+    anchor: CursorAnchor | UnsetType = UNSET
+    capabilities: CursorCapabilities | UnsetType | None = UNSET
+    meta: dict[str, Any] | UnsetType | None = field(default=UNSET, name="_meta")
+
+
+class CursorAnchor(WithMeta, kw_only=True, frozen=True):
+    """An entity of the history, and on which side of it."""
+
+    type: str
+    position: CursorAnchorPosition
+    message_id: str | None = None
+
+
+class CursorCapabilities(WithMeta, kw_only=True, frozen=True):
+    """What can be done at a cursor."""
+
+    fork: WithMeta | None = None
+
+
+class ClientCursorCapabilities(WithMeta, kw_only=True, frozen=True):
+    """Presence means that the client takes `cursor_update`."""
+
+
 class SystemPrompt(WithMeta, kw_only=True, frozen=True):
     """Instructions of the client for a session, at the level of the system prompt."""
 
@@ -1351,6 +1484,7 @@ SessionUpdate: TypeAlias = (
     | CompactionSummaryChunk
     | SubagentUpdate
     | SessionMessage
+    | CursorUpdate
     | PlanUpdate
     | PlanRemoved
 )
@@ -1400,6 +1534,12 @@ AGENT_METHODS: Final[dict[str, Method]] = {
     "providers/list": Method("providers/list", ListProvidersRequest, ListProvidersResponse),
     "providers/set": Method("providers/set", SetProviderRequest, SetProviderResponse),
     "providers/disable": Method("providers/disable", DisableProviderRequest, DisableProviderResponse),
+    "session/set_title": Method("session/set_title", SetSessionTitleRequest, SetSessionTitleResponse),
+    "session/status": Method("session/status", SessionStatusRequest, SessionStatusResponse),
+    "session/archive": Method("session/archive", ArchiveSessionRequest, ArchiveSessionResponse),
+    "session/unarchive": Method("session/unarchive", UnarchiveSessionRequest, UnarchiveSessionResponse),
+    "session/options": Method("session/options", SessionOptionsRequest, SessionOptionsResponse),
+    "session/fork": Method("session/fork", ForkSessionRequest, ForkSessionResponse),
 }
 """What a client may ask of an agent."""
 

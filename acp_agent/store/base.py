@@ -40,18 +40,20 @@ class ListedSession(msgspec.Struct, frozen=True):
     """ISO 8601, UTC, with microseconds: the order of lists."""
     mode: str = ""
     model: str = ""
-    thought_level: str = ""
     turns: int = 0
     """Prompts so far."""
-    place: str = ""
-    """As in `agent.place`, if one was chosen for it."""
     real: str = ""
     """What `cwd` led to when it was stated; empty in sessions of earlier versions."""
+    archived: bool = False
+    """What is made of it (a fork, a sub-agent) is not."""
 
 
 class SessionRecord(ListedSession, frozen=True):
     """A session, whole."""
 
+    thought_level: str = ""
+    place: str = ""
+    """As in `agent.place`, if one was chosen for it."""
     client_prompt: ClientPrompt | None = None
     """No part of the conversation."""
 

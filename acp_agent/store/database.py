@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-FORMAT = 12
+FORMAT = 13
 """The last format of both databases."""
 
 LANE = "acp_agent.store.lane:Lane"

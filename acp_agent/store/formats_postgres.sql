@@ -218,3 +218,7 @@ CREATE INDEX sessions_by_parent ON sessions (parent) WHERE parent IS NOT NULL
 -- format 12
 
 ALTER TABLE sessions ADD COLUMN client_prompt TEXT NOT NULL DEFAULT ''
+
+-- format 13
+
+ALTER TABLE sessions ADD COLUMN archived BIGINT NOT NULL DEFAULT 0

@@ -42,9 +42,8 @@ STALE_SECONDS = 1.0
 _Entries = tuple[str, Sequence[LogEntry]]
 """What is to be stored of a session."""
 
-COLUMNS = (
-    "id, cwd, additional_directories, title, created_at, updated_at, mode, model, thought_level, turns, place, real_cwd"
-)
+LISTED = "id, cwd, additional_directories, title, created_at, updated_at, mode, model, turns, real_cwd, archived"
+WHOLE = f"{LISTED}, thought_level, place, client_prompt"
 
 
 class SessionStore(Part):
@@ -77,7 +76,7 @@ class SessionStore(Part):
         """`parent`: the session whose sub-agent it is, with which it goes until it has a turn."""
         made = record.created_at or now()
         self._db.change(
-            f"INSERT INTO sessions ({COLUMNS}, parent, client_prompt) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            f"INSERT INTO sessions ({WHOLE}, parent) VALUES (?,?,?,?,?,?,?,?,?,?,0,?,?,?,?)",
             record.id,
             record.cwd,
             _directories(record.additional_directories),
@@ -86,12 +85,12 @@ class SessionStore(Part):
             record.updated_at or made,
             record.mode,
             record.model,
-            record.thought_level,
             record.turns,
-            record.place,
             record.real,
-            parent,
+            record.thought_level,
+            record.place,
             _json(record.client_prompt),
+            parent,
         )
 
     def create_child(self, session_id: str, parent: str, **about: Any) -> None:
@@ -101,11 +100,12 @@ class SessionStore(Part):
         self.create(replace(record, id=session_id, turns=0, created_at="", updated_at="", **about), parent)
 
     def get(self, session_id: str) -> SessionRecord | None:
-        rows = self._db.rows(f"SELECT {COLUMNS}, client_prompt FROM sessions WHERE id = ?", session_id)
+        rows = self._db.rows(f"SELECT {WHOLE} FROM sessions WHERE id = ?", session_id)
         if not rows:
             return None
-        *row, told = rows[0]
-        whole: tuple[Any, ...] = (*_columns(row), read_stored(told, type=ClientPrompt) if told else None)
+        *listed, thought_level, place, told = rows[0]
+        client_prompt = read_stored(told, type=ClientPrompt) if told else None
+        whole: tuple[Any, ...] = (*_columns(listed), thought_level, place, client_prompt)
         return SessionRecord(*whole)
 
     def instruct(self, session_id: str, told: ClientPrompt) -> None:
@@ -144,15 +144,35 @@ class SessionStore(Part):
         self._db.change(f"UPDATE sessions SET {assignments} WHERE id = ?", *changed.values(), session_id)
         return at
 
+    def entitle(self, session_id: str, title: str) -> tuple[str, str]:
+        """Gives it a title unless it has one by now; returns the one that it has, and when it was changed."""
+        query = "UPDATE sessions SET title = coalesce(title, ?), updated_at = ? WHERE id = ? RETURNING title"
+        rows = self._db.rows(query, _text(title), (at := now()), session_id)
+        return (rows[0][0] if rows else title), at
+
+    def archive(self, session_id: str, *, archived: bool) -> None:
+        """Puts it away, or takes it back: it stays where it is in the order of lists."""
+        self._db.change("UPDATE sessions SET archived = ? WHERE id = ?", int(archived), session_id)
+
     def sessions(
-        self, *, cwd: str | None, before: tuple[str, str] | None, limit: int, include: Collection[str] = ()
+        self,
+        *,
+        cwd: str | None,
+        before: tuple[str, str] | None,
+        limit: int,
+        include: Collection[str] = (),
+        archived: bool | None = None,
     ) -> list[ListedSession]:
-        """Newest first. Only sessions that have a turn, and those in `include`. `before`: `(updated_at, id)` of the
-        last one already seen. `cwd`: only those of the folder to which this name leads."""
+        """Newest first. Only sessions that have a turn or are archived, and those in `include`. `before`: `(updated_at,
+        id)` of the last one already seen. `cwd`: only those of the folder to which this name leads. `archived`: only
+        those that are, or are not."""
         places = ",".join("?" * len(include))
         included = f" OR id IN ({places})" if include else ""
-        query = f"SELECT {COLUMNS} FROM sessions WHERE (turns > 0{included})"
+        query = f"SELECT {LISTED} FROM sessions WHERE (turns > 0 OR archived = 1{included})"
         values: list[object] = list(include)
+        if archived is not None:
+            query += " AND archived = ?"
+            values.append(int(archived))
         if cwd is not None:
             query += " AND (real_cwd = ? OR (real_cwd = '' AND cwd = ?))"
             values += [os.path.realpath(cwd), cwd]
@@ -360,5 +380,5 @@ def _directories(directories: tuple[str, ...]) -> str:
 
 
 def _columns(row: Sequence[Any]) -> tuple[Any, ...]:
-    id_, cwd, directories, *rest = row
-    return (id_, cwd, read_stored(directories, type=tuple[str, ...]), *rest)
+    id_, cwd, directories, *rest, archived = row
+    return (id_, cwd, read_stored(directories, type=tuple[str, ...]), *rest, bool(archived))

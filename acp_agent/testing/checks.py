@@ -34,8 +34,6 @@ OPENERS = ("session/load", "session/resume")
 
 BESIDE = ("acp-v1-drafts.schema.json", "acp-v1-1.34.overlay.json")
 """Additions to the pinned schema."""
-DRAFTS = {"session/fork": ("session/resume", "session/new")}
-"""Methods of drafts -> those whose params and whose result they have."""
 
 CAPABILITY: dict[str, tuple[str, ...]] = {
     "fs/read_text_file": ("fs", "readTextFile"),
@@ -50,6 +48,7 @@ CAPABILITY: dict[str, tuple[str, ...]] = {
     "compaction_summary_chunk": ("session", "compaction"),
     "plan_update": ("plan",),
     "plan_removed": ("plan",),
+    "cursor_update": ("session", "cursors"),
     "subagent_update": ("subagents",),
     "session_message": ("subagents",),
 }
@@ -95,9 +94,6 @@ class Schema:
                     self.results[direction, method] = name
                 else:
                     self.params[direction, method] = name
-        for method, (params, result) in DRAFTS.items():
-            self.params["to_agent", method] = self.params["to_agent", params]
-            self.results["to_agent", method] = self.results["to_agent", result]
 
     def problems(self, definition: str, value: Any) -> Iterator[str]:
         validator = self._validators.get(definition)
@@ -229,7 +225,7 @@ class WireChecks:
             self._learn(method, result)
 
     def _learn(self, method: str, result: Any) -> None:
-        if method in ("session/new", *DRAFTS):
+        if method in ("session/new", "session/fork"):
             self._sessions.add(result["sessionId"])
         elif method == "terminal/create":
             self._terminals.add(result["terminalId"])

@@ -249,6 +249,7 @@ class Capabilities(TypedDict, total=False):
     compaction: bool
     plan_documents: bool
     subagents: bool
+    cursors: bool
 
 
 class EditorOptions(Capabilities, FileQuirks, TerminalQuirks, total=False):
@@ -564,6 +565,7 @@ def _capabilities(options: Capabilities, *, elicitation: bool, language_servers:
     session = acp.ClientSessionCapabilities(
         config_options=boolean if options.get("boolean_options") else None,
         notices=acp.NoticeCapabilities() if options.get("notices") else None,
+        cursors=acp.ClientCursorCapabilities() if options.get("cursors") else None,
         compaction=acp.CompactionCapabilities() if options.get("compaction") else None,
     )
     form_and_url = acp.ElicitationCapabilities(

@@ -251,7 +251,8 @@ def test_sys_13_a_store_of_the_format_before_has_none(tmp_path):
     with closing(sqlite_store(tmp_path / "s.db")) as store:
         store.create(SessionRecord("s", "/x"))
         with store._db.write() as db:
-            db.change("ALTER TABLE sessions DROP COLUMN client_prompt")
+            for column in ("client_prompt", "archived"):
+                db.change(f"ALTER TABLE sessions DROP COLUMN {column}")
             db.change("PRAGMA user_version = 11")
     with closing(sqlite_store(tmp_path / "s.db")) as store:
         assert (found := store.get("s")) is not None and found.client_prompt is None

@@ -54,11 +54,12 @@ class Session:
         self.early_cancel = False
         self.loaded = len(self.log)
         self.told = ""
-        self.plan = []
+        self.plan, self.proposal = [], ""
 
     def save(self):
         STATE.mkdir(exist_ok=True)
-        about = {"cwd": self.cwd, "mode": self.mode, "log": self.log, "updated": self.updated, "plan": self.plan}
+        about = {"cwd": self.cwd, "mode": self.mode, "log": self.log, "updated": self.updated}
+        about |= {"plan": self.plan, "proposal": self.proposal}
         (STATE / f"{self.id}.json").write_text(json.dumps(about))
 
 
@@ -328,7 +329,7 @@ class Small:
             raise Failed(NOT_FOUND, "no such session")
         about = json.loads((STATE / f"{id_}.json").read_text())
         session = Session(id_, about["cwd"], about["mode"], about["log"], about["updated"])
-        session.plan = about["plan"]
+        session.plan, session.proposal = about["plan"], about["proposal"]
         return session
 
     async def opened(self, params, wrong):
@@ -359,6 +360,8 @@ class Small:
         replay(said[: len(said) - len(late)])
         if session.plan and not fault("PLAN-10"):
             self.plan(session, "plan-2" if fault("PLAN-13") else "plan")
+        if session.proposal and not fault("PLAN-5"):
+            self.propose(session)
 
         def then():
             asyncio.get_running_loop().call_later(0.2, replay, late)
@@ -676,16 +679,25 @@ class Small:
             diff = {"type": "diff", "path": path, "newText": new, **({"oldText": old} if old is not None else {})}
             return "completed", text("written") if fault("TC-6") else [diff], "written"
         if name == "plan":
-            session.plan = arguments["steps"]
+            added = session.plan if fault("PLAN-4") and arguments["steps"] else []
+            session.plan = [*added, *arguments["steps"]]
             self.plan(session)
             return "completed", text("Shown."), "shown"
+        if name == "propose":
+            session.proposal = arguments["text"]
+            self.propose(session)
+            shown = "Proposed." if fault("PLAN-12") else session.proposal
+            return "completed", text(shown), "approved"
         return "failed", text("no such tool"), "There is no such tool."
 
     def plan(self, session, id_="plan"):
         entries = [{"content": words, "priority": "medium", "status": status} for words, status in session.plan]
         if (self.client.get("plan") is None) != fault("PLAN-1"):
-            if not fault("PLAN-2"):
+            if not fault("PLAN-2") and (entries or not fault("PLAN-11")):
                 self.update(session, "plan", entries=entries)
+            return
+        if not entries:
+            self.update(session, "plan_removed", planId="another" if fault("PLAN-8") else id_)
             return
         if fault("PLAN-3"):
             entries = [each for each in entries if each["status"] != "completed"]
@@ -695,6 +707,11 @@ class Small:
         if fault("PLAN-7"):
             plan = {"type": "file", "planId": id_, "uri": "file:///plan.md"}
         self.update(session, "plan_update", plan=plan)
+
+    def propose(self, session):
+        if self.client.get("plan") is not None:
+            plan = {"type": "markdown", "planId": "proposal", "content": session.proposal}
+            self.update(session, "plan_update", plan=plan)
 
     async def may(self, session, id_, arguments):
         options = [*OPTIONS, OPTIONS[0]] if fault("PERM-2") else OPTIONS

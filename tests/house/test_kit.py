@@ -26,7 +26,7 @@ def test_the_kit_takes_along_the_wire_and_little_else():
     assert [file.stem for file in files if file.parent.name == "config"] == ["__init__", "wire_apis"]
     lines = sum(file.read_text(encoding="utf-8").count("\n") for file in files)
     sys.stdout.write(f"modules of the agent in the kit: {len(files)}, lines: {lines}\n")
-    assert len(files) < 40 and lines < 7_000
+    assert len(files) < 40 and lines < 7_100
 
 
 def test_the_kit_declares_what_it_imports_with_the_versions_of_the_agent():

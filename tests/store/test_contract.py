@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from acp_agent.errors import StoreError
-from acp_agent.store.base import LogEntry, SessionRecord
+from acp_agent.store.base import ClientPrompt, LogEntry, SessionRecord
 from acp_agent.store.session_store import SessionStore
 from tests.store.conftest import Open
 
@@ -30,8 +30,9 @@ def ids(store: SessionStore, **rest: object) -> list[str]:
 
 def test_what_was_created_is_there_in_full(store: SessionStore, opened: Open) -> None:
     made = SessionRecord(
-        "s", "/p", ("/a", "/b ü"), "Title", "2024-01-01T00:00:00Z", "2024-01-02T00:00:00Z", "code", "m", "low", 3
-    )
+        "s", "/p", ("/a", "/b ü"), "Title", "2024-01-01T00:00:00Z", "2024-01-02T00:00:00Z", "code", "m", 3,
+        thought_level="low", place="there", client_prompt=ClientPrompt("append", "Be kind."),
+    )  # fmt: skip
     store.create(made)
     assert store.get("s") == made
     assert opened().get("s") == made, "also for another connection"

@@ -137,3 +137,20 @@ def test_every_format_has_its_statements():
     made = migrations(MIGRATIONS)
     assert list(made) == list(range(1, FORMAT + 1))
     assert all(sqlite3.complete_statement(f"{statement};") for step in made.values() for statement in step)
+
+
+def test_sessions_of_the_format_before_archives_are_kept_and_none_is_archived(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as old:
+        for number, statements in migrations(MIGRATIONS).items():
+            for statement in statements if number < 13 else ():
+                old.execute(statement)
+        columns = "id, cwd, additional_directories, created_at, updated_at, mode, model, thought_level, turns, title"
+        old.execute(f"INSERT INTO sessions ({columns}) VALUES ('s', '/x', '[]', 'a', 'b', '', '', '', 1, 'T')")
+        old.execute("PRAGMA user_version=12")
+    with closing(sqlite_store(path)) as store:
+        (found,) = store.sessions(cwd=None, before=None, limit=9, archived=False)
+        assert (found.id, found.title, found.archived) == ("s", "T", False)
+        store.archive("s", archived=True)
+    with closing(sqlite_store(path)) as store:
+        assert [each.id for each in store.sessions(cwd=None, before=None, limit=9, archived=True)] == ["s"]

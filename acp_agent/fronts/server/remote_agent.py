@@ -11,7 +11,19 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from acp_agent.agent import FORK, REPLAY, STEERING, UNDO_METHODS, UNSTABLE, Agent, told_of
+from acp_agent.agent import (
+    ARCHIVE,
+    AUTH_STATUS,
+    FORK,
+    OPTIONS,
+    PROVIDERS,
+    REPLAY,
+    STATUS,
+    STEERING,
+    UNDO_METHODS,
+    Agent,
+    told_of,
+)
 from acp_agent.config.model import Settings
 from acp_agent.errors import (
     ConnectionClosed,
@@ -50,7 +62,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOOKING = frozenset(
-    ("initialize", "session/list", "session/load", "session/resume", "session/close", *UNDO_METHODS[:2])
+    (
+        "initialize",
+        "session/list",
+        STATUS,
+        OPTIONS,
+        "session/load",
+        "session/resume",
+        "session/close",
+        *UNDO_METHODS[:2],
+    )
 )
 """Methods for which a token that may only watch is enough."""
 JOINING = ("session/load", "session/resume")
@@ -92,7 +113,7 @@ class RemoteAgent(Agent):
 
     async def handle_request(self, method: str, params: Any) -> Any:
         gateway = method == "authenticate" and isinstance(params, dict) and params.get("methodId") in GATEWAYS
-        if method in ("logout", *UNSTABLE) or gateway:
+        if method in ("logout", AUTH_STATUS, *PROVIDERS) or gateway:
             raise MethodNotFound(f"Method not found: {method} (the server's keys are not the clients')")
         if self._identity.scope != "prompt" and method in self._methods and method not in LOOKING:
             raise NotAllowed(f"This token may not do that (its scope is `{self._identity.scope}`)")
@@ -175,7 +196,7 @@ class RemoteAgent(Agent):
         await self.sessions.closed(session_id)
         if method not in JOINING:
             await self._arrived(session_id)
-        if method not in (*JOINING, "session/delete"):
+        if method not in (*JOINING, ARCHIVE, "session/delete"):
             return self._relays.get(session_id)
         async with self._reaching.setdefault(session_id, asyncio.Lock()):
             relay = self._relays.get(session_id)
@@ -244,7 +265,7 @@ class RemoteAgent(Agent):
             if not relay.joined:
                 self._give_up(relay)
             raise
-        if method in ("session/close", "session/delete"):
+        if method in ("session/close", "session/delete", ARCHIVE):
             self._give_up(relay)
         relay.joined = relay.joined or method in JOINING
         return answered
@@ -346,7 +367,7 @@ class RemoteAgent(Agent):
             audience.follow(audience.watcher(self.connection))
         super()._start(session)
 
-    async def fork_session(self, request: acp.ResumeSessionRequest) -> Reply:
+    async def fork_session(self, request: acp.ForkSessionRequest) -> Reply:
         self._house.room_for_one()
         return await super().fork_session(request)
 
@@ -377,13 +398,13 @@ class RemoteAgent(Agent):
         return self._begun(resumed, session, watcher, audience)
 
     def _stored(
-        self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest
+        self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest | acp.ForkSessionRequest
     ) -> tuple[SessionRecord, tuple[str, tuple[str, ...]], Config, ClientPrompt | None]:
         found = super()._stored(request)
         if not self._opening.may_see(found[0]):
             raise ResourceNotFound(f"Session {request.session_id!r} does not exist")
-        if found[3] is not None and self._identity.scope != "prompt":
-            raise NotAllowed("This token may not give a session a system prompt")
+        if (found[3] is not None or request.config_options) and self._identity.scope != "prompt":
+            raise NotAllowed("This token may not give a session a system prompt, or options")
         return found
 
     async def _joined(
@@ -412,6 +433,8 @@ class RemoteAgent(Agent):
                 session = None
         if session is not None and told is not None:
             await session.instruct(told)
+        if session is not None:
+            await session.choose(request.config_options or (), others=True)
         if session is not None or self._identity.scope != "prompt":
             return session, self._enter(audience, self._plan(config.settings)), audience
         self._house.room_for_one()
@@ -428,7 +451,7 @@ class RemoteAgent(Agent):
     async def list_sessions(self, request: acp.ListSessionsRequest) -> acp.ListSessionsResponse:
         found = await super().list_sessions(request)
         while not found.sessions and found.next_cursor is not None:
-            found = await super().list_sessions(acp.ListSessionsRequest(cwd=request.cwd, cursor=found.next_cursor))
+            found = await super().list_sessions(replace(request, cursor=found.next_cursor))
         return found
 
     async def _open_ids(self, store: SessionStore) -> Collection[str]:
@@ -450,6 +473,17 @@ class RemoteAgent(Agent):
         deleted = await super().delete_session(request)
         self._leave(request.session_id)
         return deleted
+
+    async def _is_open(self, session_id: str) -> bool:
+        return await super()._is_open(session_id) or bool(await self._house.runs_at(session_id))
+
+    async def archive_session(self, request: acp.ArchiveSessionRequest) -> acp.ArchiveSessionResponse:
+        try:
+            return await super().archive_session(request)
+        finally:
+            if not self.sessions.has(request.session_id):
+                self._leave(request.session_id)
+                await self._house.not_opened(request.session_id)
 
     # --- turns ------------------------------------------------------------------------------------------------
 

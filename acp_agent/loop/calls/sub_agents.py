@@ -177,15 +177,19 @@ def announced(session_id: str, title: str, *, running: bool) -> SubagentUpdate:
     return SubagentUpdate(session_id=session_id, title=title, capabilities=can, state=state)
 
 
-async def with_children(store: SessionStore, session_id: str, entries: Sequence[LogEntry]) -> AsyncIterator[Shown]:
+async def with_children(
+    store: SessionStore, session_id: str, entries: Sequence[LogEntry], *, cursors: bool = False
+) -> AsyncIterator[Shown]:
     """The conversation: each sub-agent announced behind its call, then all of it; what stands of it in the log of the
     session itself, for other clients, is left out."""
-    async for shown in _replayed(store, session_id, session_id, entries):
+    async for shown in _replayed(store, session_id, session_id, entries, cursors=cursors):
         yield shown
 
 
-async def _replayed(store: SessionStore, id_: str, above: str, entries: Sequence[LogEntry]) -> AsyncIterator[Shown]:
-    updates = replayed_updates(entries)
+async def _replayed(
+    store: SessionStore, id_: str, above: str, entries: Sequence[LogEntry], *, cursors: bool = False
+) -> AsyncIterator[Shown]:
+    updates = replayed_updates(entries, cursors=cursors)
     children = {}
     for update in updates:
         child = ((update.get("_meta") or {}).get("subAgent") or {}).get("sessionId")

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from acp_agent.errors import InvalidParams, StoreError, WorktreeError
 from acp_agent.llm.base import AssistantMessage, UserMessage
 from acp_agent.loop.memory.history import decode_message
+from acp_agent.loop.memory.replay import at_cursor
 from acp_agent.loop.memory.rewinding import RewindError, TurnMark, before, is_number, kept
 from acp_agent.safety.folders.paths import real_path
 from acp_agent.store.base import LogEntry, SessionRecord, read_stored
@@ -24,6 +25,7 @@ from acp_agent.store.session_store import SessionStore
 
 if TYPE_CHECKING:
     from acp_agent.loop.session_state import SessionState
+    from acp_agent.schema import acp
 
 
 USAGE = (
@@ -85,11 +87,14 @@ def fork(
 
 
 async def fork_wished(
-    store: SessionStore, source: SessionRecord, meta: dict[str, Any] | None, session: SessionState | None
+    store: SessionStore, source: SessionRecord, request: acp.ForkSessionRequest, session: SessionState | None
 ) -> SessionRecord:
     """Serves `session/fork`. Raises InvalidParams, StoreError."""
-    entries = kept(await store.do(store.entries, source.id)) if session is None else await finished(session)
-    return await store.do(fork, store, source, wished(entries, meta), session)
+    if session is not None:
+        await session.outbox.flushed()
+    entries = kept(await store.do(store.entries, source.id))
+    part = wished(entries, request, running=0 if session is None else session.queue.prompt)
+    return await store.do(fork, store, source, part, session)
 
 
 async def fork_command(
@@ -131,22 +136,25 @@ async def finished(session: SessionState) -> list[LogEntry]:
     return before(entries, session.queue.prompt) if session.queue.prompt else kept(entries)
 
 
-def wished(entries: list[LogEntry], meta: dict[str, Any] | None) -> list[LogEntry]:
-    """The part of the log that the `_meta` of a `session/fork` names: all, what is before a prompt, or what is up to a
-    message. Raises InvalidParams."""
-    own, air = (meta or {}).get("fork"), (meta or {}).get("jetbrains")
+def wished(entries: list[LogEntry], request: acp.ForkSessionRequest, *, running: int) -> list[LogEntry]:
+    """The part of the log that a `session/fork` names: what is before a cursor or a prompt, what is up to a message, or
+    all. Of the prompt that is `running` there is nothing in it. Raises InvalidParams."""
+    own, air = (request.meta or {}).get("fork"), (request.meta or {}).get("jetbrains")
+    finished = before(entries, running) if running else entries
     try:
+        if request.cursor_id is not None:
+            return at_cursor(entries, request.cursor_id)
         if own is not None:
             if not isinstance(own, dict) or type(own.get("to", 0)) is not int:
                 raise InvalidParams("Invalid params: $._meta.fork.to: a prompt's number is expected")
-            return before(entries, own["to"]) if "to" in own else entries
+            return before(entries, own["to"]) if "to" in own else finished
         for key in ("air", "fork"):
             air = air.get(key) if isinstance(air, dict) else None
         if isinstance(air, dict) and air.get("version") == 1 and isinstance(air.get("messageId"), str):
-            return up_to(entries, air["messageId"])
+            return up_to(finished, air["messageId"])
     except RewindError as error:
         raise InvalidParams(f"The session cannot be forked there: {error}") from error
-    return entries
+    return finished
 
 
 def up_to(entries: list[LogEntry], message_id: str) -> list[LogEntry]:

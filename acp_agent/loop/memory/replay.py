@@ -5,13 +5,16 @@ Works on the stored JSON itself, so that fields a newer schema drops or renames 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
+
+from msgspec import UNSET, to_builtins
 
 from acp_agent.legible import verbatim
 from acp_agent.llm.base import AssistantMessage, Message
 from acp_agent.loop.memory.history import History, decode_message, decode_messages
-from acp_agent.loop.memory.rewinding import asks_model, kept
+from acp_agent.loop.memory.rewinding import RewindError, TurnMark, asks_model, before, kept
+from acp_agent.schema import acp
 from acp_agent.store.base import LogEntry, read_stored
 
 CHUNKS = ("user_message_chunk", "agent_message_chunk", "agent_thought_chunk")
@@ -68,10 +71,13 @@ def proposal_stands(entries: Iterable[LogEntry]) -> bool:
     return stands
 
 
-def replayed_updates(entries: Iterable[LogEntry], *, running: bool = False) -> list[dict[str, Any]]:
+def replayed_updates(
+    entries: Iterable[LogEntry], *, running: bool = False, cursors: bool = False
+) -> list[dict[str, Any]]:
     """The conversation as `session/update`s, in order: chunks of a message joined, each tool call once, in its final
     state, or as it is while a turn is `running`. Terminals are replaced by their text: their ids mean nothing to a
-    later connection. Of each plan its last state alone, where it changed last; nothing of one that was removed."""
+    later connection. Of each plan its last state alone, where it changed last; nothing of one that was removed.
+    `cursors`: with these."""
     updates: list[dict[str, Any]] = []
     plans: dict[str, int] = {}
     """Their last updates, by number."""
@@ -79,7 +85,8 @@ def replayed_updates(entries: Iterable[LogEntry], *, running: bool = False) -> l
     calls: dict[str, dict[str, Any]] = {}
     texts: dict[int, list[str]] = {}
     """By the number of an update: what is joined at last, since a long message has many chunks."""
-    for entry in kept(entries):
+    standing = kept(entries)
+    for entry in standing:
         if entry.kind != "update":
             continue
         update = read_stored(entry.payload)
@@ -107,7 +114,8 @@ def replayed_updates(entries: Iterable[LogEntry], *, running: bool = False) -> l
         updates[at]["content"]["text"] = "".join(parts)
     for call in calls.values():
         _settle(call, running)
-    return [update for at, update in enumerate(updates) if at not in outdated] if plans else updates
+    shown = [update for at, update in enumerate(updates) if at not in outdated] if plans else updates
+    return [*with_cursors(shown, standing)] if cursors else shown
 
 
 def _joins(last: dict[str, Any], update: dict[str, Any]) -> bool:
@@ -141,3 +149,45 @@ def _settle(call: dict[str, Any], running: bool) -> None:
 
 def _content(text: str) -> dict[str, Any]:
     return {"type": "content", "content": {"type": "text", "text": text}}
+
+
+# --- cursors -----------------------------------------------------------------------------------------------------
+
+# Points of a conversation at which it can be forked (a draft of ACP). There is one before each prompt, and nothing of
+# it is stored: its id has the message's.
+
+BEFORE = "before-"
+CAN_FORK = acp.CursorCapabilities(fork=acp.WithMeta())
+
+
+def begun(message_id: str) -> acp.CursorUpdate:
+    """The first update of the cursor before this message of the user's."""
+    anchor = acp.CursorAnchor(type="user_message", position="before", message_id=message_id)
+    return acp.CursorUpdate(cursor_id=BEFORE + message_id, anchor=anchor, capabilities=CAN_FORK)
+
+
+def changed(message_id: str, *, stands: bool) -> acp.CursorUpdate:
+    """What can be done at it once the prompt was taken back, or restored."""
+    return acp.CursorUpdate(cursor_id=BEFORE + message_id, capabilities=CAN_FORK if stands else None, anchor=UNSET)
+
+
+def with_cursors(updates: list[dict[str, Any]], entries: Iterable[LogEntry]) -> Iterator[dict[str, Any]]:
+    """The updates of a replay, with the cursor of each prompt behind its message."""
+    prompts = {mark.message_id for mark in _marks(entries)}
+    for update, following in zip(updates, [*updates[1:], {}], strict=False):
+        yield update
+        message_id = update.get("messageId")
+        if message_id in prompts and message_id != following.get("messageId"):
+            yield to_builtins(begun(str(message_id)))
+
+
+def at_cursor(entries: list[LogEntry], cursor_id: str) -> list[LogEntry]:
+    """What is left of the log before a cursor. Raises RewindError."""
+    number = next((mark.number for mark in _marks(entries) if BEFORE + mark.message_id == cursor_id), 0)
+    if not number:
+        raise RewindError(f"it has no cursor {cursor_id[:80]!r}, or what followed that was taken back")
+    return before(entries, number)
+
+
+def _marks(entries: Iterable[LogEntry]) -> Iterator[TurnMark]:
+    return (read_stored(entry.payload, type=TurnMark) for entry in entries if entry.kind == "turn")

@@ -14,6 +14,8 @@ from acp_agent.protocol.v2.patches import patch
 from acp_agent.schema import acp
 
 CHUNKS = (acp.UserMessageChunk, acp.AgentMessageChunk, acp.AgentThoughtChunk)
+SESSION = ("delete", "additionalDirectories", "systemPrompt", "title", "status", "archive", "options")
+"""Capabilities that are as in v1."""
 NOT_DONE = ("failed", "cancelled")
 CAN_CANCEL: dict[str, Any] = {"cancel": {}}
 FAILED = {"code": -32603, "message": "The turn failed."}
@@ -40,7 +42,7 @@ def welcome(answer: dict[str, Any], version: int) -> dict[str, Any]:
         "session": {
             "prompt": {key: {} for key in ("image", "audio", "embeddedContext") if prompt.get(key)},
             "mcp": {"stdio": {}, "http": {}},
-            **{key: session[key] for key in ("delete", "additionalDirectories", "systemPrompt") if key in session},
+            **{key: session[key] for key in SESSION if key in session},
         },
         "_meta": offered.get("_meta"),
     }

@@ -17,6 +17,7 @@ METHODS = {
     "session/delete": "session/delete",
     "session/prompt": "session/prompt",
     "session/set_config_option": "session/set_config_option",
+    **{f"session/{name}": f"session/{name}" for name in ("set_title", "status", "archive", "unarchive", "options")},
 }
 """Requests of v2 -> the one of v1."""
 CLIENT: dict[str, Any] = {"session": {"configOptions": {"boolean": {}}, "notices": {}, "compaction": {}}, "plan": {}}

@@ -245,6 +245,19 @@ def test_a_newer_schema_is_left_as_it_is(postgres: PostgresServer, schema: str) 
         postgres_store(postgres.url(), schema)
 
 
+def test_sessions_of_the_format_before_archives_are_kept_and_none_is_archived(
+    postgres: PostgresServer, schema: str
+) -> None:
+    with closing(postgres_store(postgres.url(), schema)) as store:
+        store.create(SessionRecord("s", "/x", title="T", turns=1))
+    with psycopg.connect(postgres.url(), autocommit=True) as db:
+        db.execute(f'ALTER TABLE "{schema}".sessions DROP COLUMN archived')
+        db.execute(f'UPDATE "{schema}".format SET number = 12')
+    with closing(postgres_store(postgres.url(), schema)) as store:
+        (found,) = store.sessions(cwd=None, before=None, limit=9, archived=False)
+        assert (found.id, found.title, found.archived) == ("s", "T", False)
+
+
 def test_a_schema_of_another_program_is_left_as_it_is(postgres: PostgresServer, schema: str) -> None:
     with psycopg.connect(postgres.url(), autocommit=True) as db:
         db.execute(f'CREATE SCHEMA "{schema}"')
