@@ -21,7 +21,8 @@ DIFF_SHOWN = 24
 """Lines of a diff below a call; the rest is folded."""
 FAILED_SHOWN = 8
 """Last lines of what failed."""
-DONE = {"Edit": "Edited", "Write": "Wrote", "Patch": "Patched", "Delete": "Deleted", "Move": "Moved", "Copy": "Copied"}
+DONE = {"Edit": "Edited", "Write": "Wrote", "Patch": "Patched", "Delete": "Deleted", "Move": "Moved", "Copy": "Copied",
+        "List": "Listed", "Search": "Searched"}  # fmt: skip
 """First word of a title -> that of a call that is done."""
 REFUSED = "confirmation_required"
 """Category of a call that the user did not allow: the text is for the model."""

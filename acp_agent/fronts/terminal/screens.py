@@ -24,12 +24,12 @@ COLOUR = re.compile("\x1b\\[[0-9;]*m")
 FRAMES = ("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|/-\\")
 
 
-def wrapped(text: str, width: int) -> str:
-    """Text without colours, its long lines broken between words; what they are indented by stays."""
+def wrapped(text: str, width: int, hang: str = "") -> str:
+    """Text without colours, its long lines broken between words; what they are indented by stays, with `hang`."""
     lines = []
     for line in text.split("\n"):
         indent = line[: len(line) - len(line.lstrip())]
-        lines += textwrap.wrap(line, max(width, 20), subsequent_indent=indent, break_on_hyphens=False) or [""]
+        lines += textwrap.wrap(line, max(width, 20), subsequent_indent=indent + hang, break_on_hyphens=False) or [""]
     return "\n".join(lines)
 
 
