@@ -113,7 +113,7 @@ class CallLines(Struct, frozen=True):
             lines += [f"{indent}  {line}" for line in diffs[:DIFF_SHOWN]]
             if len(diffs) > DIFF_SHOWN:
                 folded = "\n".join(diffs)
-                lines.append(style.paint(DIM, f"{indent}  {len(diffs) - DIFF_SHOWN} more lines: Ctrl-O"))
+                lines.append(style.paint(DIM, f"{indent}  {len(diffs) - DIFF_SHOWN} more lines: {style.opens}"))
         elif (text := call.text) and call.category != REFUSED:
             whole = text.split("\n")
             last = whole[-FAILED_SHOWN:] if not ok else []
@@ -137,7 +137,7 @@ class CallLines(Struct, frozen=True):
             code = raw.get("exit_code")
             ended = f" {self.style.mark('dot')} exit code {code}" if isinstance(code, int) and code else ""
             lines = len(call.text.splitlines()) - (0 if ok else FAILED_SHOWN)
-            more = f" {self.style.mark('dot')} {lines} line{'s' * (lines > 1)}: Ctrl-O" if lines > 0 else ""
+            more = f" {self.style.mark('dot')} {lines} line{'s' * (lines > 1)}: {self.style.opens}" if lines > 0 else ""
             return f"$ {title}", f"{ended}{took}{more}"
         if ok and first == "Read" and call.text:
             return f"Read {call.text.count(chr(10)) + 1} lines of {rest}", took

@@ -36,6 +36,7 @@ from acp_agent.fronts.terminal.picks import (
 from acp_agent.fronts.terminal.screens import (
     DIM,
     RED,
+    UNFOLD,
     YELLOW,
     ChatJob,
     ChatScreen,
@@ -363,6 +364,8 @@ class ChatProgram:
         own = {"/resume": self._resume, "/model": self._pick_model, "/new": self._renew}
         if command in ("/exit", "/quit"):
             self._screen.leave()
+        elif command == UNFOLD:
+            self._view.unfold()
         elif command == "/help":
             self._view.say(help_text(self._screen.commands, self._style, self._screen.size.columns))
         elif command.startswith("!"):

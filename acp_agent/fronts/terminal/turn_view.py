@@ -188,7 +188,7 @@ class TurnView:
         if self._thought.strip():
             seconds, lines = time.monotonic() - self._thought_at, self._thought.strip()
             mark = self._style.mark("think")
-            self._put("thought", self._style.paint(DIM, f"{mark} Thought for {seconds:.0f} s (Ctrl-O)"))
+            self._put("thought", self._style.paint(DIM, f"{mark} Thought for {seconds:.0f} s ({self._style.opens})"))
             self._fold("Thought", lines)
         self._thought, self._thought_at = "", 0.0
 

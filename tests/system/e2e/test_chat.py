@@ -100,6 +100,10 @@ async def test_a_narrow_or_simple_terminal_gets_what_it_can_show(tmp_path, more)
         tty.until("1 file changed: n.txt", "All done.")
         assert ("LANG" in more) == bool(re.search(r"\x1b\[[0-9;]*3[0-7]m", tty.raw)), "no colours"
         if "TERM" in more:
+            tty.type("think\r")
+            tty.until("Thought for 0 s (/unfold)", "Thought.")
+            tty.type("/unfold\r")
+            tty.until("│ A deep thought.")
             assert "\x1b" not in tty.raw
         elif "LANG" in more:
             assert tty.text.isascii() and "* Wrote n.txt +1 -0" in tty.text
@@ -107,7 +111,8 @@ async def test_a_narrow_or_simple_terminal_gets_what_it_can_show(tmp_path, more)
         assert tty.ended() == 0
 
     write = Answer(text="I write it.", tool_calls=(Call("write", {"path": "n.txt", "content": "new\n"}),))
-    await chat(tmp_path, [write, "All done."], walk, columns=40, **more)
+    thought = Answer(thought="A deep thought.", text="Thought.")
+    await chat(tmp_path, [write, "All done.", thought], walk, columns=40, **more)
 
 
 def children(pid: int) -> list[int]:
