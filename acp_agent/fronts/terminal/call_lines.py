@@ -44,6 +44,8 @@ class ShownCall(Struct):
     raw_output: Any = None
     category: str = ""
     """Why it failed."""
+    asked: bool = False
+    """Whether the question that it asks was shown with its answer."""
 
     def take(self, update: acp.ToolCall | acp.ToolCallProgress) -> None:
         if isinstance(update.title, str):

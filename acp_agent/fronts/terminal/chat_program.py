@@ -591,7 +591,8 @@ class ChatProgram:
                 )
                 return acp.CreateElicitationResponse(action="accept" if picked.ids == ("yes",) else "decline")
             content: dict[str, acp.ElicitationContentValue] = {}
-            self._view.say(wrapped(legible(request.message), self._screen.size.columns - 1))
+            words = wrapped(legible(request.message), self._screen.size.columns - 1)
+            self._view.asks(str(request.tool_call_id or ""), words)
             for name, pick in form_picks(request):
                 self._draw()
                 picked = await self._ask(pick)

@@ -294,7 +294,7 @@ class LiveScreen:
         if not asked.armed:
             words = "Keys go into the input until you pause"
         elif asked.row is not None:
-            words = "Enter sends, Esc goes back"
+            words = f"Enter sends, Esc {'goes back' if asked.pick.rows else 'does not answer'}"
         else:
             words = f"{'Space marks, ' if asked.pick.several else ''}a digit, a letter, or arrows and Enter"
         return self.style.paint(DIM, words[: self.size.columns - 1])

@@ -244,6 +244,7 @@ async def test_many_deltas_are_drawn_a_few_times_a_second(tmp_path):
 ASKS = (
     Call("ask_user", {"question": "Which way?", "choices": ["Left", "Right"]}),
     Call("ask_user", {"question": "What else?", "choices": ["Tests", "Docs"], "several": True}),
+    Call("ask_user", {"question": "What name?"}),
 )
 
 
@@ -257,8 +258,12 @@ async def test_forms_are_filled_and_the_terminal_is_told_when_it_waits(tmp_path)
         tty.type("\x1b[B ")
         tty.until("[x] Docs")
         tty.type("\r")
-        tty.until("Thanks.", "↳ Right", "↳ Docs", lambda _: "\x1b]9;acp-coder: done\a" in tty.raw)
-        assert "The user answered: Right" in (said := asked(model, 2)) and "The user answered: Docs" in said
+        tty.until("What name?", "Enter sends, Esc does not answer")
+        tty.type("Ada\r")
+        tty.until("Thanks.", "↳ Right", "↳ Docs", "↳ Ada", lambda _: "\x1b]9;acp-coder: done\a" in tty.raw)
+        said = asked(model, 3)
+        assert all(f"The user answered: {each}" in said for each in ("Right", "Docs", "Ada"))
+        assert "Ask: " not in tty.text, "a question is said once"
         tty.type("\x04")
         assert tty.ended() == 0
 
