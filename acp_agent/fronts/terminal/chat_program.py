@@ -499,11 +499,14 @@ class ChatProgram:
         except PeerError as error:
             self._kept = self._kept or self._view.said
             self._view.end(NO_LINE, 0.0, {}, None)
-            if isinstance(error.data, dict) and error.data.get("continued"):
+            where = error.data if isinstance(error.data, dict) else {}
+            undone = where.get("kind") == "elsewhere" and not self._view.said
+            if where.get("continued"):
                 await self._guarded(self._caught_up)
-                self._screen.give_back(text)
             else:
                 self._tell(RED, legible(error.message))
+            if undone:
+                self._screen.give_back(text)
         except ConnectionClosed:
             await anyio.sleep_forever()  # Who watches the agent says why it has ended.
         self._since = None
