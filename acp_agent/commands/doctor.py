@@ -259,7 +259,8 @@ def _provider(config: Config, options: Namespace, environ: Mapping[str, str]) ->
         yield BAD, "provider", config.settings.no_provider(name)
         return
     api = settings.api or choose_api(settings.base_url)
-    yield OK, "provider", f"{name}: {api} at {shown_url(settings.base_url) or 'the OpenAI API'}"
+    label = "" if name == "default" else f"{name}: "
+    yield OK, "provider", f"{label}{api} at {shown_url(settings.base_url) or 'the OpenAI API'}"
     key = find_key(name, settings, environ)
     if key is not None:
         yield OK, "key", f"found: {key.origin}"

@@ -7,6 +7,7 @@ from argparse import Namespace
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
+from shutil import get_terminal_size
 
 from acp_agent.config.load import load_config
 from acp_agent.errors import UsageError
@@ -76,7 +77,7 @@ def _list(store: SessionStore, cwd: str | None) -> None:
         )  # fmt: skip
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows if len(rows) > 1 else [("There are no sessions yet.",)]:
-        sys.stdout.write("  ".join(map(str.ljust, row, widths)).rstrip() + "\n")
+        sys.stdout.write("  ".join(map(str.ljust, row, widths))[: get_terminal_size().columns].rstrip() + "\n")
 
 
 def _cost(spent: Spent | None) -> str:

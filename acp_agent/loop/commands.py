@@ -180,8 +180,8 @@ async def _status(session: Session, parts: Parts, rest: str) -> str:
     more = _more(parts)
     return (
         f"acp-coder {__version__}\n\n- Session: `{session.id}`\n- Model: `{session.choices.shown()}`\n"
-        f"- Mode: `{session.choices.mode_id}`\n- The editor ({client.plan.name}) offers: "
-        f"{', '.join(offers) or 'nothing; everything is done locally'}\n"
+        f"- Mode: `{session.choices.mode_id}`\n"
+        + (f"- The editor ({client.plan.name}) offers: {', '.join(offers)}\n" if offers else "")
         + "".join(f"- Corrected: {words}\n" for words in client.plan.corrected)
         + f"\nFolders:\n{roots}"
         + ("\n\nMore:\n" + "\n".join(f"- {line}" for line in more) if more else "")

@@ -24,11 +24,11 @@ log = logging.getLogger(__name__)
 
 RENEWALS = 3
 """Within the time of a lease."""
-HELD = "Another acp-coder works in it now{}. When it is done there, "
-SERVED = "`acp-coder serve` has it open. When it is closed there, "
-CONTINUED = "It was continued by another acp-coder since it was opened here. To go on, "
-LOST = "Another acp-coder has taken it over, since its lease was not renewed in time; the turn was stopped. To go on, "
-OPEN = "open it again here (load or resume it)."
+HELD = "Another acp-coder works in it now{}: try again when it is done there."
+OPEN = "To go on, open it again here (load or resume it)."
+SERVED = "`acp-coder serve` has it open: close it there, or try again later."
+CONTINUED = f"It was continued by another acp-coder since it was opened here. {OPEN}"
+LOST = f"Another acp-coder has taken it over, since its lease was not renewed in time; the turn was stopped. {OPEN}"
 
 
 class TurnLease:
@@ -73,7 +73,7 @@ class TurnLease:
 
     def refusal(self, words: str = LOST) -> InternalError:
         data = {"kind": "elsewhere", "continued": words == CONTINUED}
-        return InternalError(f"Nothing more was done in session {self._id!r}. {words}{OPEN}", data)
+        return InternalError(f"Nothing more was done in session {self._id!r}. {words}", data)
 
     def left_behind(self) -> bool:
         """Whether another process has gone on with it, and is done. In the store's thread."""

@@ -55,7 +55,7 @@ async def test_the_cost_of_a_session_is_the_sum_of_its_calls_with_cached_tokens_
         assert lines[0] == (
             "This session: $3.28; 2 model calls, 200,000 tokens read (40 % from the server's cache), 100,000 written."
         )
-        assert lines[2].startswith("- `default/fake-model`: $3.28; 2 model calls")
+        assert lines[2].startswith("- `fake-model`: $3.28; 2 model calls")
         assert lines[4] == "Today, all sessions: $3.28." and lines[1] == lines[3] == ""
         shown = await told(r.editor, "/context")
         last = "The last call: 100,000 tokens read, 40,000 of them (40 %) from the server's cache; 50,000 written."

@@ -434,6 +434,14 @@ def test_login_and_doctor_mean_the_provider_that_the_model_names(tmp_path):
     assert "remote: chat at https://models.invalid/v1" in shown and "BAD" not in shown
 
 
+async def test_sessions_in_a_terminal_have_one_line_each_however_long_their_titles_are(tmp_path):
+    async with FakeModel(["ok"]) as model:
+        assert (await ran(model, tmp_path, "prompt", "a title of words " * 9)).returncode == 0
+        status, shown = await on_a_terminal(model, tmp_path, ["sessions", "list"], COLUMNS="60")
+    head, row = shown.splitlines()
+    assert status == 0 and head.startswith("ID        LAST USED") and len(row) <= 60 and "  a title" in row
+
+
 async def test_a_provider_that_is_not_configured_is_told_with_those_that_are(tmp_path):
     missing = Failure(404, {"error": {"message": "no such model", "code": "model_not_found"}})
     async with FakeModel([missing, "ok"]) as model:

@@ -50,6 +50,13 @@ def test_a_commands_line_says_how_its_output_is_opened(put_out: str, code: int, 
     assert bool(folded) == ("Ctrl-O" in first)
 
 
+def test_a_call_that_is_done_is_said_as_done():
+    lines = CallLines(TerminalStyle(colour=False))
+    for title, done in (("List src", "Listed src"), ("Search for x", "Searched for x"), ("Edit a.py", "Edited a.py")):
+        assert lines.ended(ShownCall("1", title, "read", status="completed"), 80)[0] == f"● {done}"
+        assert lines.ended(ShownCall("1", title, "read", status="failed"), 80)[0] == f"✗ {title}"
+
+
 def test_help_is_whole_in_a_narrow_terminal():
     rows = [CommandRow("mine", "A description of many words that does not end before the line does")]
     text = COLOUR.sub("", help_text(rows, TerminalStyle(), 40))

@@ -21,7 +21,8 @@ DIFF_SHOWN = 24
 """Lines of a diff below a call; the rest is folded."""
 FAILED_SHOWN = 8
 """Last lines of what failed."""
-DONE = {"Edit": "Edited", "Write": "Wrote", "Patch": "Patched", "Delete": "Deleted", "Move": "Moved", "Copy": "Copied"}
+DONE = {"Edit": "Edited", "Write": "Wrote", "Patch": "Patched", "Delete": "Deleted", "Move": "Moved", "Copy": "Copied",
+        "List": "Listed", "Search": "Searched"}  # fmt: skip
 """First word of a title -> that of a call that is done."""
 REFUSED = "confirmation_required"
 """Category of a call that the user did not allow: the text is for the model."""
@@ -43,6 +44,8 @@ class ShownCall(Struct):
     raw_output: Any = None
     category: str = ""
     """Why it failed."""
+    asked: bool = False
+    """Whether the question that it asks was shown with its answer."""
 
     def take(self, update: acp.ToolCall | acp.ToolCallProgress) -> None:
         if isinstance(update.title, str):
@@ -112,7 +115,7 @@ class CallLines(Struct, frozen=True):
             lines += [f"{indent}  {line}" for line in diffs[:DIFF_SHOWN]]
             if len(diffs) > DIFF_SHOWN:
                 folded = "\n".join(diffs)
-                lines.append(style.paint(DIM, f"{indent}  {len(diffs) - DIFF_SHOWN} more lines: Ctrl-O"))
+                lines.append(style.paint(DIM, f"{indent}  {len(diffs) - DIFF_SHOWN} more lines: {style.opens}"))
         elif (text := call.text) and call.category != REFUSED:
             whole = text.split("\n")
             last = whole[-FAILED_SHOWN:] if not ok else []
@@ -136,7 +139,7 @@ class CallLines(Struct, frozen=True):
             code = raw.get("exit_code")
             ended = f" {self.style.mark('dot')} exit code {code}" if isinstance(code, int) and code else ""
             lines = len(call.text.splitlines()) - (0 if ok else FAILED_SHOWN)
-            more = f" {self.style.mark('dot')} {lines} line{'s' * (lines > 1)}: Ctrl-O" if lines > 0 else ""
+            more = f" {self.style.mark('dot')} {lines} line{'s' * (lines > 1)}: {self.style.opens}" if lines > 0 else ""
             return f"$ {title}", f"{ended}{took}{more}"
         if ok and first == "Read" and call.text:
             return f"Read {call.text.count(chr(10)) + 1} lines of {rest}", took

@@ -36,6 +36,7 @@ from acp_agent.fronts.terminal.picks import (
 from acp_agent.fronts.terminal.screens import (
     DIM,
     RED,
+    UNFOLD,
     YELLOW,
     ChatJob,
     ChatScreen,
@@ -363,6 +364,8 @@ class ChatProgram:
         own = {"/resume": self._resume, "/model": self._pick_model, "/new": self._renew}
         if command in ("/exit", "/quit"):
             self._screen.leave()
+        elif command == UNFOLD:
+            self._view.unfold()
         elif command == "/help":
             self._view.say(help_text(self._screen.commands, self._style, self._screen.size.columns))
         elif command.startswith("!"):
@@ -496,11 +499,14 @@ class ChatProgram:
         except PeerError as error:
             self._kept = self._kept or self._view.said
             self._view.end(NO_LINE, 0.0, {}, None)
-            if isinstance(error.data, dict) and error.data.get("continued"):
+            where = error.data if isinstance(error.data, dict) else {}
+            undone = where.get("kind") == "elsewhere" and not self._view.said
+            if where.get("continued"):
                 await self._guarded(self._caught_up)
-                self._screen.give_back(text)
             else:
                 self._tell(RED, legible(error.message))
+            if undone:
+                self._screen.give_back(text)
         except ConnectionClosed:
             await anyio.sleep_forever()  # Who watches the agent says why it has ended.
         self._since = None
@@ -588,7 +594,8 @@ class ChatProgram:
                 )
                 return acp.CreateElicitationResponse(action="accept" if picked.ids == ("yes",) else "decline")
             content: dict[str, acp.ElicitationContentValue] = {}
-            self._view.say(wrapped(legible(request.message), self._screen.size.columns - 1))
+            words = wrapped(legible(request.message), self._screen.size.columns - 1)
+            self._view.asks(str(request.tool_call_id or ""), words)
             for name, pick in form_picks(request):
                 self._draw()
                 picked = await self._ask(pick)

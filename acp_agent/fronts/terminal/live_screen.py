@@ -251,8 +251,8 @@ class LiveScreen:
             chosen = number == asked.at and asked.armed
             box = f"[{'x' if row.id in asked.marked else ' '}] " if asked.pick.several and not row.words else ""
             key = f" ({row.key})" if row.key else ""
-            first, *more = wrapped(f"{number + 1}. {box}{row.name}{key}", width - 3).split("\n")
-            line = "\n".join([f"{style.mark('row') if chosen else ' '} {first}", *(f"     {each}" for each in more)])
+            first, *more = wrapped(f"{number + 1}. {box}{row.name}{key}", width - 3, "   ").split("\n")
+            line = "\n".join([f"{style.mark('row') if chosen else ' '} {first}", *(f"  {each}" for each in more)])
             drawn.append(style.paint(BOLD, line) if chosen else line if asked.armed else style.paint(DIM, line))
         return _fragments("\n".join(text + _around(drawn, asked.at, max(3, self.size.lines - BELOW_LINES - 2))))
 
@@ -294,7 +294,7 @@ class LiveScreen:
         if not asked.armed:
             words = "Keys go into the input until you pause"
         elif asked.row is not None:
-            words = "Enter sends, Esc goes back"
+            words = f"Enter sends, Esc {'goes back' if asked.pick.rows else 'does not answer'}"
         else:
             words = f"{'Space marks, ' if asked.pick.several else ''}a digit, a letter, or arrows and Enter"
         return self.style.paint(DIM, words[: self.size.columns - 1])

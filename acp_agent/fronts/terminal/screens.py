@@ -20,16 +20,18 @@ MARKS = {
     "into": ("↳", "->"), "row": ("❯", ">"), "think": ("∴", "~"), "up": ("↑", "up"), "todo": ("☐", "[ ]"),
     "doing": ("◐", "[~]"), "done": ("☑", "[x]"),
 }  # fmt: skip
+UNFOLD = "/unfold"
+"""Where there are lines only, and no keys."""
 COLOUR = re.compile("\x1b\\[[0-9;]*m")
 FRAMES = ("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|/-\\")
 
 
-def wrapped(text: str, width: int) -> str:
-    """Text without colours, its long lines broken between words; what they are indented by stays."""
+def wrapped(text: str, width: int, hang: str = "") -> str:
+    """Text without colours, its long lines broken between words; what they are indented by stays, with `hang`."""
     lines = []
     for line in text.split("\n"):
         indent = line[: len(line) - len(line.lstrip())]
-        lines += textwrap.wrap(line, max(width, 20), subsequent_indent=indent, break_on_hyphens=False) or [""]
+        lines += textwrap.wrap(line, max(width, 20), subsequent_indent=indent + hang, break_on_hyphens=False) or [""]
     return "\n".join(lines)
 
 
@@ -50,12 +52,14 @@ class TerminalStyle(Struct, frozen=True):
 
     colour: bool = True
     utf8: bool = True
+    opens: str = "Ctrl-O"
+    """What opens what was folded."""
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> TerminalStyle:
         named = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or "UTF-8"
         dumb = environ.get("TERM", "dumb") in ("dumb", "unknown")
-        return cls(not environ.get("NO_COLOR") and not dumb, "utf" in named.lower())
+        return cls(not environ.get("NO_COLOR") and not dumb, "utf" in named.lower(), UNFOLD if dumb else "Ctrl-O")
 
     def paint(self, colour: str, text: str) -> str:
         return f"{colour}{text}{RESET}" if self.colour and text else text

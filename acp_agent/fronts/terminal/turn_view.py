@@ -134,8 +134,8 @@ class TurnView:
         self._end_text()
         for diff in call.diffs if call.status == "completed" else ():
             self._changed.setdefault(diff.path, []).append(diff)
-        if call.title.startswith("Plan: "):
-            return  # It is drawn.
+        if call.title.startswith("Plan: ") or (call.asked and call.status == "completed"):
+            return  # It is there already.
         lines, folded = self._lines.ended(call, self._screen.size.columns, shown=self._asked)
         self._put("call", lines)
         if folded:
@@ -161,6 +161,12 @@ class TurnView:
         self._end_text()
         self._put("asked", "\n".join(lines))
         self._asked += diffs
+
+    def asks(self, call_id: str, text: str) -> None:
+        """The question that a call asks the user; the call needs no line then."""
+        self.say(text)
+        if (call := self._calls.get(call_id)) is not None:
+            call.asked = True
 
     def _put(self, kind: str, text: str) -> None:
         gap = self._last and kind not in ("answer",) and not (kind == self._last == "call")
@@ -188,7 +194,7 @@ class TurnView:
         if self._thought.strip():
             seconds, lines = time.monotonic() - self._thought_at, self._thought.strip()
             mark = self._style.mark("think")
-            self._put("thought", self._style.paint(DIM, f"{mark} Thought for {seconds:.0f} s (Ctrl-O)"))
+            self._put("thought", self._style.paint(DIM, f"{mark} Thought for {seconds:.0f} s ({self._style.opens})"))
             self._fold("Thought", lines)
         self._thought, self._thought_at = "", 0.0
 

@@ -176,14 +176,15 @@ class Spending:
     async def lines(self) -> list[str]:
         """For the user. Raises StoreError."""
         agent, whole, store = self._session.config.settings.agent, self.of_session(), self._store
+        shown = self._session.choices.shown
         lines = [f"This session: {whole.words}; {_tokens(whole)}."]
         models = await store.do(store.by_model, self._session.id)
-        lines += [f"- `{name}`: {spent.words}; {_tokens(spent)}" for name, spent in models.items()]
+        lines += [f"- `{shown(name)}`: {spent.words}; {_tokens(spent)}" for name, spent in models.items()]
         lines.append(f"Today, all sessions: {(await store.do(store.of_day, today())).words}.")
         for key, amount in (("agent.max_cost", agent.max_cost), ("agent.max_cost_per_day", agent.max_cost_per_day)):
             if amount:
                 lines.append(f"Limit `{key}`: {dollars(amount)}.")
-        if unpriced := [f"`{name}`" for name, spent in models.items() if spent.unpriced]:
+        if unpriced := [f"`{shown(name)}`" for name, spent in models.items() if spent.unpriced]:
             lines.append(
                 f"The price of {', '.join(unpriced)} is not known: set it in the configuration (`[[agent.prices]]`). "
                 "The sums and the limits leave these calls out."

@@ -100,6 +100,10 @@ async def test_a_narrow_or_simple_terminal_gets_what_it_can_show(tmp_path, more)
         tty.until("1 file changed: n.txt", "All done.")
         assert ("LANG" in more) == bool(re.search(r"\x1b\[[0-9;]*3[0-7]m", tty.raw)), "no colours"
         if "TERM" in more:
+            tty.type("think\r")
+            tty.until("Thought for 0 s (/unfold)", "Thought.")
+            tty.type("/unfold\r")
+            tty.until("│ A deep thought.")
             assert "\x1b" not in tty.raw
         elif "LANG" in more:
             assert tty.text.isascii() and "* Wrote n.txt +1 -0" in tty.text
@@ -107,7 +111,8 @@ async def test_a_narrow_or_simple_terminal_gets_what_it_can_show(tmp_path, more)
         assert tty.ended() == 0
 
     write = Answer(text="I write it.", tool_calls=(Call("write", {"path": "n.txt", "content": "new\n"}),))
-    await chat(tmp_path, [write, "All done."], walk, columns=40, **more)
+    thought = Answer(thought="A deep thought.", text="Thought.")
+    await chat(tmp_path, [write, "All done.", thought], walk, columns=40, **more)
 
 
 def children(pid: int) -> list[int]:
@@ -239,6 +244,7 @@ async def test_many_deltas_are_drawn_a_few_times_a_second(tmp_path):
 ASKS = (
     Call("ask_user", {"question": "Which way?", "choices": ["Left", "Right"]}),
     Call("ask_user", {"question": "What else?", "choices": ["Tests", "Docs"], "several": True}),
+    Call("ask_user", {"question": "What name?"}),
 )
 
 
@@ -252,8 +258,12 @@ async def test_forms_are_filled_and_the_terminal_is_told_when_it_waits(tmp_path)
         tty.type("\x1b[B ")
         tty.until("[x] Docs")
         tty.type("\r")
-        tty.until("Thanks.", "↳ Right", "↳ Docs", lambda _: "\x1b]9;acp-coder: done\a" in tty.raw)
-        assert "The user answered: Right" in (said := asked(model, 2)) and "The user answered: Docs" in said
+        tty.until("What name?", "Enter sends, Esc does not answer")
+        tty.type("Ada\r")
+        tty.until("Thanks.", "↳ Right", "↳ Docs", "↳ Ada", lambda _: "\x1b]9;acp-coder: done\a" in tty.raw)
+        said = asked(model, 3)
+        assert all(f"The user answered: {each}" in said for each in ("Right", "Docs", "Ada"))
+        assert "Ask: " not in tty.text, "a question is said once"
         tty.type("\x04")
         assert tty.ended() == 0
 

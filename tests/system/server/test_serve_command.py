@@ -8,6 +8,7 @@ import subprocess
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -47,10 +48,13 @@ async def test_sessions_of_a_server_that_was_killed_are_there_at_once(tmp_path: 
                     run.kill()
 
 
+ANSWERS = ("From the page.", "From the terminal.", "From the page again.", "At last.")
+
+
 async def test_a_session_that_is_open_on_the_page_is_continued_in_the_terminal_and_on_the_page_again(tmp_path) -> None:
     project = tmp_path / "project"
     project.mkdir()
-    async with FakeModel(["From the page.", "From the terminal.", "From the page again.", "At last."]) as model:
+    async with FakeModel([*ANSWERS, Answer(text="Slow.", hang_before=True), "After it."]) as model:
         argv = [COMMAND, "serve", "--port", "0"]
         with subprocess.Popen(argv, env=environ(tmp_path, model.base_url), stdout=subprocess.PIPE, text=True) as run:
             assert run.stdout is not None
@@ -59,12 +63,23 @@ async def test_a_session_that_is_open_on_the_page_is_continued_in_the_terminal_a
                 await page.start()
                 session = (await page.new_session(project)).session_id
                 await page.prompt("one")
+                slow: list[Any] = []
 
                 async def on_the_page() -> None:
                     with pytest.raises(PeerError, match="continued in a terminal or an editor"):
                         await page.prompt("two")
                     await page.wait_for(lambda update: "From the terminal." in str(getattr(update, "content", "")))
                     await page.prompt("three")
+
+                async def begins() -> None:
+                    with pytest.raises(PeerError, match="continued in a terminal or an editor"):
+                        await page.prompt("not yet")
+                    slow.append(page.begin("four"))
+                    await model.wait_for_request(5)
+
+                async def ends() -> None:
+                    model.release()
+                    await slow[0].response()
 
                 def walk() -> None:
                     with terminal(tmp_path, model.base_url, "--session", session) as tty:
@@ -77,15 +92,24 @@ async def test_a_session_that_is_open_on_the_page_is_continued_in_the_terminal_a
                             "From the page again.", "It was continued elsewhere, as shown above.", "❯ and here\ncode"
                         )
                         tty.type("\r")
-                        tty.until("At last.")
+                        tty.until("At last.", lambda text: text.rstrip().split("\n")[-2] == "❯")
+                        anyio.from_thread.run(begins)
+                        tty.type("meanwhile\r")
+                        tty.until(f"works in it now (process {run.pid}): try again", "❯ meanwhile\ncode")
+                        anyio.from_thread.run(ends)
+                        tty.type("\r")
+                        tty.until("Slow.", "It was continued elsewhere, as shown above.", "❯ meanwhile\ncode")
+                        tty.type("\r")
+                        tty.until("After it.")
                         tty.type("\x04")
                         assert tty.ended() == 0
 
                 with anyio.fail_after(120):
                     await anyio.to_thread.run_sync(walk)
             run.terminate()
-    users = [each["content"] for each in model.requests[3].body["messages"] if each["role"] == "user"]
-    assert [words.rpartition("\n\n")[2] for words in users] == ["one", "go on here", "three", "and here"]
+    users = [each["content"] for each in model.requests[5].body["messages"] if each["role"] == "user"]
+    said = [words.rpartition("\n\n")[2] for words in users]
+    assert said == ["one", "go on here", "three", "and here", "four", "meanwhile"]
 
 
 def test_tokens_are_added_listed_and_revoked_and_kept_by_their_hash(tmp_path: Path) -> None:
