@@ -116,6 +116,16 @@ def test_the_configuration_counts_from_the_first_line_on(tmp_path):
     assert any(answer.get("id") == 2 for answer in found)
 
 
+@pytest.mark.parametrize(("text", "mode"), [("[protocol]\nunstable = true\n", "ask"), ("", "code")])
+def test_opt_8_a_first_session_takes_values_of_options_also_before_the_event_loop(tmp_path, text, mode):
+    """Not while drafts are off, whatever stands there."""
+    values = [{"configId": "mode", "value": "ask"}]
+    new = request(1, "session/new", cwd=str(tmp_path), mcpServers=[], configOptions=values if text else 7)
+    found = answers(run(tmp_path, INITIALIZE + new, **configured(tmp_path, text)))
+    (made,) = [each["result"] for each in found if each.get("id") == 1]
+    assert made["modes"]["currentModeId"] == mode
+
+
 def test_what_the_shells_pythonpath_adds_stands_in_for_nothing_and_a_byte_order_mark_is_none(tmp_path):
     for name in ("json", "logging", "asyncio", "msgspec", "tomllib"):
         put(tmp_path / "lib" / name / "__init__.py", "raise SystemExit(9)\n")

@@ -210,6 +210,31 @@ async def test_a_session_of_another_process_is_deleted_if_nobody_uses_it(postgre
         assert (await web.get(f"{one.http}/sessions/{session}")).status_code == 404
 
 
+async def test_arc_2_and_sta_1_a_session_that_another_process_runs_is_open_and_is_archived_there(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    on = f"{AUTO}\n[protocol]\nunstable = true\n"
+    script = [asks(bash(WAITS)), Answer(text="It is second.")]
+    async with (
+        two(postgres, tmp_path, script, on) as (one, other), editor(one) as first, editor(other) as second,
+    ):  # fmt: skip
+        session = (await first.new_session(one.project)).session_id
+        about = {"sessionId": session}
+        turn = first.begin("go")
+        await exists(one.project / "begun")
+        assert await second.request("session/status", about) == {"status": "open"}
+        assert await second.request("session/set_title", {**about, "title": "Theirs"}) == {"title": "Theirs"}
+        assert await second.request("session/archive", about) == {}
+        assert (await turn.response()).stop_reason == "cancelled"
+        for made in (first, second):
+            assert await made.request("session/status", about) == {"status": "saved"}
+            (entry,) = (await made.request("session/list", {"archived": "only"}))["sessions"]
+            assert (entry["title"], entry["archived"]) == ("Theirs", True)
+        await second.load_session(session, one.project)
+        assert (await second.prompt("more")).stop_reason == "end_turn"
+        assert await first.request("session/status", about) == {"status": "open"}
+
+
 async def test_workers_share_a_port_and_count_together(postgres: PostgresServer, tmp_path: Path) -> None:
     async with (
         two(postgres, tmp_path, [Answer(text="It is first."), Answer(text="It is second.")]) as (one, _),
