@@ -7,12 +7,13 @@ from acp_agent.schema import acp
 from acp_agent.testing.fake_model import Answer
 from tests.fronts.server.test_server import editor, served
 
-from .kit import Rig, another, refused, reloads, rig, went
+from .kit import Rig, another, on_stdio, refused, reloads, rig, went
 from .test_fork import conversation, fork, texts
 from .test_session_drafts import HANGS, ON, begun
 from .test_subagents import FILES, SCRIPT
 from .test_undo import bash, said, write
 
+pytestmark = on_stdio  # On a server none are told.
 BOTH: dict[str, Any] = {"config": ON, "cursors": True}
 
 
