@@ -122,8 +122,8 @@ def in_session(options: Namespace, session_id: str, cwd: str, environ: Mapping[s
 def view_for(environ: Mapping[str, str]) -> View:
     """All of it on stdout: a live terminal, or plain lines."""
     if not sys.stdout.isatty() or environ.get("TERM", "dumb") == "dumb":
-        return PlainView(sys.stdout)
-    return TerminalView(sys.stdout, colour=not environ.get("NO_COLOR"))
+        return PlainView(PipeOut(sys.stdout))
+    return TerminalView(PipeOut(sys.stdout), colour=not environ.get("NO_COLOR"))
 
 
 def _view(environ: Mapping[str, str], form: str) -> View:

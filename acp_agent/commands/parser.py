@@ -6,6 +6,7 @@ import argparse
 import difflib
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -159,7 +160,9 @@ def run(arguments: list[str]) -> int:
             raise UsageError(
                 "no command given: `acp-coder --help` lists them; without arguments it speaks ACP on stdio"
             )
-        return int(load(COMMANDS[options.command])(options, os.environ))
+        status = int(load(COMMANDS[options.command])(options, os.environ))
+        sys.stdout.flush()
+        return status
     except (UsageError, ConfigError) as error:
         sys.stderr.write(f"acp-coder: {error}\n")
         return USAGE_STATUS
@@ -169,8 +172,8 @@ def run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        sys.stderr.close()  # Python would complain once more when it flushes stdout at exit.
-        return FAILURE_STATUS
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes stdout once more at exit.
+        return 128 + signal.SIGPIPE
 
 
 def _with_command(arguments: list[str]) -> list[str]:

@@ -4,6 +4,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel
 from tests.agent.kit import without_context
 from tests.e2e.kit import alive, configured
@@ -134,3 +136,10 @@ async def test_a_model_in_the_configuration_is_named_with_its_line(tmp_path):
         configured(tmp_path, text.replace("nope:m2", "two/m3"))
         done = await sh(model, tmp_path, "acp-coder -p hi", **settings)
         assert done.stdout == "ok\n" and model.requests[-1].body["model"] == "m3" and "list" not in done.stderr
+
+
+@pytest.mark.parametrize("line", ["demo | head -n 20", "man | true", "config show | head -n 1", "doctor | true"])
+async def test_a_closed_pipe_ends_any_command_quietly_as_a_shell_counts_it(tmp_path, line):
+    async with FakeModel() as model:
+        done = await sh(model, tmp_path, f"acp-coder {line} > /dev/null; echo ${{PIPESTATUS[0]}}")
+        assert (done.stdout, done.stderr) == ("141\n", "")
