@@ -44,7 +44,7 @@ COLOURS = {
     "black": "#3b4252", "red": "#ff7b72", "green": "#7ee787", "brown": "#e3b341", "blue": "#79c0ff",
     "magenta": "#d2a8ff", "cyan": "#76e3ea", "white": "#d6d9de", "brightblack": "#8b949e",
 }  # fmt: skip
-TOOK = re.compile(r" · \d+(\.\d+)? m?s$")
+TOOK = re.compile(r" · \d+(\.\d+)? m?s(?= · |$)")
 
 
 def played(tty: Tty, _: FakeModel) -> None:
@@ -71,10 +71,17 @@ async def chat_lines(home: Path) -> list[list[Char]]:
         found.extend([tty.screen.buffer[y][x] for x in range(COLUMNS)] for y in range(LINES))
 
     await chat(home, SCRIPT, walk, columns=COLUMNS, lines=LINES)
-    lines = [line[: len(TOOK.sub("", text_of(line).rstrip()))] for line in found]
+    lines = [untimed(line) for line in found]
     while lines and not text_of(lines[-1]).strip():
         lines.pop()
     return lines
+
+
+def untimed(line: list[Char]) -> list[Char]:
+    """The cells up to the last that shows something, without those that say how long it took."""
+    text = text_of(line).rstrip()
+    took = TOOK.search(text)
+    return line[: took.start()] + line[took.end() : len(text)] if took else line[: len(text)]
 
 
 def text_of(line: list[Char]) -> str:
