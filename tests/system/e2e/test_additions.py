@@ -34,6 +34,7 @@ ROWS = {
         ("TOOLS: dict[str, str] = {\n", '    "checksum": "acp_agent.tools.checksum:Checksum",\n'),
         ('    "create_directory delete_path ', '"\n    "checksum '),
     ],
+    "acp_agent/tools/user_words.toml": [('bash = "Runs a command."\n', 'checksum = "Computes a checksum."\n')],
     "acp_agent/config/wire_apis.py": [
         ("WIRE_APIS = {\n", '    "gateway": WireApi(\n        "llm.gateway:GatewayProvider", "a gateway",\n'
          '        fake="acp_agent.testing.fake_gateway:Gateway", hosts=(".gateway.example.com",),\n    ),\n'),
@@ -87,7 +88,10 @@ def add(tree: Path, name: str) -> None:
 
 def runs(tree: Path, *arguments: str, **environ: str) -> str:
     """What Python says that runs this in the tree."""
-    about = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1", **environ}
+    own = tree.with_name(f"{tree.name}-own")  # Not that of other runs, which remove old folders in it.
+    own.mkdir(exist_ok=True)
+    about = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DEBUG_TEMPROOT": str(own)}
+    about |= environ
     command = [sys.executable, *arguments]
     done = subprocess.run(command, cwd=tree, env=about, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
