@@ -27,7 +27,7 @@ def over_websocket() -> Profile:
     own = {"SERVER": forked_command(), "ACP_CODER_CONFIG": "{home}/config.toml"}
     return Profile(
         name="acp-coder serve", api=about.api, environment={**about.environment, **own},
-        files={"config.toml": CONFIG}, tools=about.tools,
+        files={"config.toml": CONFIG}, tools={**profile("acp-coder").tools, **about.tools},
     )  # fmt: skip
 
 
