@@ -36,6 +36,7 @@ from bench_client import Client, Event, text_of
 from acp_agent.testing.fake_answers import Answer, Call, Reply
 from acp_agent.testing.fake_model import FakeModel
 from acp_conformance.profiles import Profile, environment, profile, write_files
+from acp_conformance.trial import MODEL, RESULT
 
 ROOT = Path(__file__).resolve().parents[1]
 INSTALLED = ROOT / "tests" / ".agents"
@@ -50,7 +51,6 @@ PROGRAMS = {
 }
 """Of others: the folder of scripts/install_agents.sh, which is also the profile -> the command there."""
 OURS = "acp-coder"
-MODEL = "fake-model"
 
 STARTS, WARM, ROUNDS, CANCELS, SESSIONS = 7, 7, 10, 5, 8
 """Samples of a start, warm prompts, tool rounds in a turn, cancelled turns, sessions at once."""
@@ -59,8 +59,6 @@ BURST, PACED, EVERY = 2000, 200, 10.0
 LONGEST = 120.0
 """Seconds that a figure may take before its agent is ended and the cell says so."""
 TASK = re.compile(r"\[\[(\w+) (\d+)\]\]")
-RESULT = re.compile('"role": "tool"|tool_result|function_call_output|functionResponse')
-"""In a request: the result of a call."""
 STAMP = re.compile(r"<(\d+)>")
 
 FIGURES = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import runpy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -133,6 +133,7 @@ def _tools(definitions: Iterable[Definition]) -> dict[Path, str]:
         "",
     ]
     pages: dict[Path, str] = {}
+    words = user_words()
     for subject, (heading, purpose) in SUBJECTS.items():
         overview += [f"## {heading}", "", "| tool | | what it does |", "| --- | --- | --- |"]
         page = [f"# Tools: {heading[0].lower()}{heading[1:]}", "", GENERATED_TOOLS, ""]
@@ -140,8 +141,8 @@ def _tools(definitions: Iterable[Definition]) -> dict[Path, str]:
         page.append("")
         for tool in definitions:
             if SUBJECT_OF.get(TOOLS[tool["name"]].split(":")[0].split(".")[2], "session") == subject:
-                overview.append(_overview_row(tool, subject))
-                page += _tool_section(tool)
+                overview.append(_overview_row(tool, subject, words))
+                page += _tool_section(tool, words)
         overview.append("")
         pages[ROOT / "docs" / "tools" / f"{subject}-tools.md"] = "\n".join(page)
     return {ROOT / "docs" / "tools.md": "\n".join(overview), **pages}
@@ -152,14 +153,14 @@ def _effect(tool: Definition) -> str:
     return effect + ("; found by `tools`" if tool["name"] in STEP_AWAY else "")
 
 
-def _overview_row(tool: Definition, subject: str) -> str:
-    does = user_words()[tool["name"]]
+def _overview_row(tool: Definition, subject: str, words: Mapping[str, str]) -> str:
+    does = words[tool["name"]]
     return f"| [`{tool['name']}`](tools/{subject}-tools.md#{tool['name']}) | {_effect(tool)} | {_cell(does)} |"
 
 
-def _tool_section(tool: Definition) -> list[str]:
+def _tool_section(tool: Definition, words: Mapping[str, str]) -> list[str]:
     aliases = ", ".join(f"`{alias}`" for alias in tool["aliases"]) or "none"
-    lines = [f"## `{tool['name']}`", "", user_words()[tool["name"]], ""]
+    lines = [f"## `{tool['name']}`", "", words[tool["name"]], ""]
     lines += [f"Kind: `{tool['kind']}`; {_effect(tool)}. Aliases: {aliases}.", ""]
     lines += ["| Parameter | Type | Required | Default | Meaning |", "| --- | --- | --- | --- | --- |"]
     required = tool["parameters"].get("required", ())

@@ -75,9 +75,9 @@ def _list(store: SessionStore, cwd: str | None) -> None:
             (record.id[:SHORT_ID], f"{at:%Y-%m-%d %H:%M}", str(record.turns), _cost(spent.get(record.id)), where,
              record.title or "")
         )  # fmt: skip
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths, wide = [max(map(len, column)) for column in zip(*rows, strict=True)], get_terminal_size().columns
     for row in rows if len(rows) > 1 else [("There are no sessions yet.",)]:
-        sys.stdout.write("  ".join(map(str.ljust, row, widths))[: get_terminal_size().columns].rstrip() + "\n")
+        sys.stdout.write("  ".join(map(str.ljust, row, widths))[:wide].rstrip() + "\n")
 
 
 def _cost(spent: Spent | None) -> str:

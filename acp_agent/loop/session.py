@@ -436,8 +436,9 @@ class Session(SessionState):
 
     async def left_behind(self) -> bool:
         """Whether another process has gone on with what is known of it here, and is done."""
-        known = self._lease is not None and self._parts is not None and not self.queue.busy
-        return known and self._lease is not None and await self.store.do(self._lease.left_behind)
+        if self._lease is None or self._parts is None or self.queue.busy:
+            return False
+        return await self.store.do(self._lease.left_behind)
 
     async def settled(self) -> None:
         """Waits until no turn is running."""
