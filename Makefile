@@ -36,8 +36,8 @@ demo: $(STAMP)
 pictures: $(STAMP)
 	@$(BIN)/python -m scripts.pictures
 
-# What to run before each commit: all that is pure, in memory or on this machine, and each other backend once. Nothing is tried
-# twice.
+# What to run before each commit, after `make check`: all that is pure, in memory or on this machine, and each other backend
+# once. Nothing is tried twice.
 test: $(STAMP) tools page
 	@bash scripts/test_all.sh "$(PYTEST)" $(NPM)
 

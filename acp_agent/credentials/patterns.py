@@ -10,7 +10,7 @@ still to come, and it begins to replace only at or after a point found by `EARLY
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from msgspec import json
@@ -138,6 +138,7 @@ def growing(words: list[str]) -> str:
     return "|".join(parts)
 
 
+@cache
 def early() -> str:
     """Source that matches the beginning of any format, whole or cut off by the end of the text; it is group 1 or 2."""
     words = [prefix for prefix, _, _ in PROVIDERS]

@@ -44,7 +44,43 @@ def _matches(pattern: str, text: str) -> bool:
 
 
 def matches_any(patterns: Iterable[str], text: str) -> bool:
-    return any(matches(pattern, text) for pattern in patterns)
+    return _sorted(tuple(patterns)).match(text)
+
+
+class _Sorted:
+    """Patterns by what they are: a name, the beginning, the end or a part of one are found by a text's own methods."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._names, self._parts, self._others = set[str](), list[str](), list[str]()
+        starts, ends = [], []
+        for pattern in patterns:
+            low, bare = pattern.lower(), pattern.lower().removesuffix("*").removeprefix("*")
+            if not pattern.isascii() or not WILD.isdisjoint(bare) or pattern.endswith(" *"):
+                self._others.append(pattern)
+            elif low.startswith("*"):
+                (self._parts if low.endswith("*") else ends).append(bare)
+            elif low.endswith("*"):
+                starts.append(bare)
+            else:
+                self._names.add(low)
+        self._starts, self._ends, self._patterns = tuple(starts), tuple(ends), patterns
+
+    def match(self, text: str) -> bool:
+        if not text.isascii():
+            return any(matches(pattern, text) for pattern in self._patterns)
+        low = text.lower()
+        return (
+            low in self._names
+            or low.startswith(self._starts)
+            or low.endswith(self._ends)
+            or any(part in low for part in self._parts)
+            or any(matches(pattern, text) for pattern in self._others)
+        )
+
+
+@lru_cache(maxsize=256)
+def _sorted(patterns: tuple[str, ...]) -> _Sorted:
+    return _Sorted(patterns)
 
 
 class PathGlobs:

@@ -21,6 +21,7 @@ import pytest
 from acp_agent.agent import Agent
 from acp_agent.config.load import load_config
 from acp_agent.config.safety_settings import SandboxConfig
+from acp_agent.config.xdg import state_dir
 from acp_agent.errors import PeerError
 from acp_agent.executors.sandbox import probe
 from acp_agent.fronts.server.app import Server
@@ -33,6 +34,7 @@ from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.transports import Transport, memory_pair
 from acp_agent.store.postgres import Postgres
 from acp_agent.store.sqlite import Sqlite
+from acp_agent.store.stores import sqlite_store
 from acp_agent.testing.fake_editor import FakeEditor, Turn
 from acp_agent.testing.fake_model import Answer, Call, FakeModel, Script
 from tests import v2_wire
@@ -148,6 +150,21 @@ def environ_for(home: Path, base_url: str, **more: str) -> dict[str, str]:
     }  # fmt: skip
 
 
+@cache
+def _made_store() -> bytes:
+    """A store in which nothing is. Making its tables takes a sixth of a plain turn; `store` has the tests of that."""
+    with TemporaryDirectory() as folder:
+        sqlite_store(path := Path(folder, "sessions.db")).close()
+        return path.read_bytes()
+
+
+def _put_store(path: Path) -> None:
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.touch(0o600)
+        path.write_bytes(_made_store())
+
+
 @asynccontextmanager
 async def connect(environ: Mapping[str, str], **editor: Any) -> AsyncIterator[tuple[FakeEditor, Agent]]:
     """An agent with that environment and an editor, connected; nothing has been said yet. `sandbox`: whether commands
@@ -161,6 +178,8 @@ async def connect(environ: Mapping[str, str], **editor: Any) -> AsyncIterator[tu
             needs_sandbox()
     else:
         flags["tools.sandbox.disabled"] = "true"
+    if STORE == "sqlite" and "XDG_STATE_HOME" not in environ:
+        _put_store(Path(state_dir(environ), "sessions.db"))
     if STORE == "postgres":
         schema = hashlib.sha256(environ["HOME"].encode()).hexdigest()[:32]
         flags |= {"store.url": postgres_server().url(), "store.schema": f"t_{schema}"}

@@ -153,8 +153,20 @@ def documented(page: Path | None = None) -> list[Block]:
     return [block for block in blocks("sh", "console", "yaml", page=page) if block.commands]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if documented(page)], ids=lambda page: page.stem)
+WITH_COMMANDS = [page for page in PAGES if documented(page)]
+
+
+def costs_much(page: Path) -> bool:
+    """Whether its commands are tried by `tests/system/e2e/test_long_pages.py`."""
+    return page.stem == "conformance"
+
+
+@pytest.mark.parametrize("page", [page for page in WITH_COMMANDS if not costs_much(page)], ids=lambda page: page.stem)
 async def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
+    await its_commands_run(page, tmp_path)
+
+
+async def its_commands_run(page: Path, tmp_path: Path) -> None:
     for number, block in enumerate(documented(page)):
         home = tmp_path / str(number)
         prepared(home)

@@ -70,8 +70,8 @@ class PathRules:
         self._key_files = tuple(key_files)
         self.home = home
         self._bases = tuple(bases)
-        named = tuple(own)
-        self.own = tuple(dict.fromkeys(Path(os.path.realpath(path)) for path in named))
+        ways = [(path, Path(os.path.realpath(path))) for path in own]
+        self.own = tuple(dict.fromkeys(place for _, place in ways))
         self.forbidden = tuple(forbidden)
         self._forbidden_names = frozenset(map(_folded, self.forbidden))
         self._forbidden_tops = tuple(f"{place}/" for place in self._forbidden_names)
@@ -79,7 +79,6 @@ class PathRules:
         # In any spelling: on a case-insensitive disk, `.CONFIG` is `.config`.
         self._own_names = frozenset(_folded(place) for place in self.own)
         self._own_tops = tuple(f"{place}/" for place in self._own_names)
-        ways = [(path, Path(os.path.realpath(path))) for path in named]
         linked = [(link, place) for path, place in ways for link in links_to(path)]
         self.links = tuple(dict.fromkeys(link for link, _ in linked))
         """The links on the way to the agent's own files: who replaces one replaces these."""
@@ -196,22 +195,23 @@ def _folded(path: Path) -> str:
 
 def links_to(path: Path) -> Iterator[Path]:
     """The links that are followed on the way to an absolute path, each where it really is."""
-    here, todo = Path(path.anchor), list(reversed(path.parts[1:]))
+    here, todo = path.anchor, list(reversed(path.parts[1:]))  # Texts: this is done for many paths at a session's start.
     left = MOST_LINKS
     while todo and left:
         name = todo.pop()
         if name == "..":
-            here = here.parent
+            here = os.path.dirname(here)
             continue
+        entry = os.path.join(here, name)
         try:
-            target = Path(os.readlink(here / name))
+            target = Path(os.readlink(entry))
         except OSError:
-            here = here / name
+            here = entry
             continue
-        yield here / name
+        yield Path(entry)
         left -= 1
-        here = Path(target.anchor) if target.is_absolute() else here
-        todo += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+        here = target.anchor or here
+        todo += reversed(target.parts[1:] if target.anchor else target.parts)
 
 
 def _below(path: str, folder: str) -> str | None:
@@ -220,15 +220,19 @@ def _below(path: str, folder: str) -> str | None:
     return path[len(start) :] if path.startswith(start) else "" if path + "/" == start else None
 
 
+def _plain_octal(field: str) -> str:
+    return ESCAPED.sub(lambda octal: chr(int(octal[1], 8)), field) if "\\" in field else field
+
+
 def also_mounted(paths: Iterable[Path], table: Path = MOUNTS) -> list[Path]:
     """Other places where the same files are mounted, or what is in them: a bind mount is no link."""
     try:
         lines = table.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
         return []
-    rows = [[ESCAPED.sub(lambda octal: chr(int(octal[1], 8)), field) for field in line.split(" ")] for line in lines]
+    rows = [line.split(" ", 5) for line in lines]
     # Device, its folder that is mounted, and where. Later mounts cover earlier ones. There may be thousands.
-    mounts = [(row[2], row[3], row[4]) for row in rows if len(row) > 4]
+    mounts = [(row[2], _plain_octal(row[3]), _plain_octal(row[4])) for row in rows if len(row) > 4]
     found = []
     for path in map(os.path.realpath, paths):
         over = [mount for mount in reversed(mounts) if _below(path, mount[2]) is not None]

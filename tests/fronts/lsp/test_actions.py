@@ -8,7 +8,7 @@ from lsprotocol import types
 
 from acp_agent.fronts.lsp_server.documents.text_positions import Text
 from acp_agent.fronts.lsp_server.prompt_content import question_in
-from tests.fronts.lsp.kit import CAPTURED, raw_lsp
+from tests.fronts.lsp.kit import raw_lsp
 
 TEXT = "# Why is this \U0001d518 so slow?\nx = [\n    1,\n]\n"
 GENERAL = [
@@ -17,7 +17,6 @@ GENERAL = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CAPTURED)
 async def test_what_is_offered_does_what_it_says(tmp_path: Path, name: str):
     async with raw_lsp(tmp_path, name=name) as (editor, agent):
         (file := tmp_path / "project" / "a.py").write_text(TEXT)

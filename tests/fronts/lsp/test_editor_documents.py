@@ -14,7 +14,7 @@ from acp_agent.fronts.lsp_server.documents.editor_documents import Documents
 from acp_agent.fronts.lsp_server.prompt_content import passage
 from acp_agent.fronts.lsp_server.questions import QUIET_SECONDS
 from tests.editors.raw_agent import Failed, Turn
-from tests.fronts.lsp.kit import CAPTURED, Buffer, LspEditor, begun, raw_lsp
+from tests.fronts.lsp.kit import Buffer, LspEditor, begun, raw_lsp
 
 ZWJ = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 HARD = f"a = '\U0001d518'\nb = 'e\u0301 \u00fc'\nc = '{ZWJ}' # \u20ac\nd = 1\n"
@@ -72,7 +72,6 @@ async def test_reads_see_what_is_not_saved_and_the_disk_where_nothing_is_open(tm
         assert await read(turn, file) == "one\ntwo\nthree\n"
 
 
-@pytest.mark.parametrize("name", CAPTURED)
 async def test_a_write_is_an_edit_of_what_differs_in_the_form_that_the_editor_takes(tmp_path: Path, name: str):
     async with raw_lsp(tmp_path, name=name, process=True) as (editor, agent):
         file, buffer = opened(editor, tmp_path, HARD)

@@ -14,12 +14,11 @@ from acp_agent.errors import ConnectionClosed
 from acp_agent.fronts.lsp_server.wire import Outgoing
 from acp_agent.protocol.transports import FdTransport
 from tests.editors import raw_agent as raw
-from tests.fronts.lsp.kit import CAPTURED, begun, captured, lsp, raw_lsp
+from tests.fronts.lsp.kit import begun, captured, lsp, raw_lsp
 
 SECONDS = 60.0
 
 
-@pytest.mark.parametrize("name", CAPTURED)
 async def test_initialize_is_answered_without_an_agent(tmp_path: Path, name: str):
     async with raw_lsp(tmp_path, name=name, process=True) as (editor, agent):
         assert editor.result is not None

@@ -12,7 +12,7 @@ from acp_agent.fronts.lsp_server.questions import INSTEAD, question_text
 from acp_agent.fronts.lsp_server.status import Call
 from acp_agent.schema.acp import Content, Diff, TextContent
 from tests.editors.raw_agent import Turn
-from tests.fronts.lsp.kit import CAPTURED, begun, lsp, raw_lsp
+from tests.fronts.lsp.kit import begun, lsp, raw_lsp
 
 OPTIONS = [
     {"optionId": "always", "name": "Allow always", "kind": "allow_always"},
@@ -66,7 +66,6 @@ def test_a_question_shows_all_of_a_long_line_and_a_command_as_a_shell_takes_it()
     assert text == "Run it\n$ sh -c 'rm -rf ~'"
 
 
-@pytest.mark.parametrize("name", CAPTURED)
 async def test_the_safe_answer_stands_first_and_only_what_is_chosen_counts(tmp_path: Path, name: str):
     async with raw_lsp(tmp_path, name=name) as (editor, agent):
         turn = await begun(editor, agent)

@@ -8,7 +8,7 @@ import pytest
 from lsprotocol import types
 
 from tests.editors.raw_agent import Failed, Turn
-from tests.fronts.lsp.kit import CAPTURED, UNITS, Buffer, LspEditor, begun, raw_lsp
+from tests.fronts.lsp.kit import UNITS, Buffer, LspEditor, begun, raw_lsp
 
 TEXT = "one\n'\U0001d518 e\u0301' # two\nthree\nfour\n"
 
@@ -52,7 +52,6 @@ async def lenses(editor: LspEditor, buffer: Buffer) -> list[tuple[int, str, str,
     ]
 
 
-@pytest.mark.parametrize("name", CAPTURED)
 async def test_a_call_is_shown_where_it_works_until_the_next_prompt(tmp_path: Path, name: str):
     async with raw_lsp(tmp_path, name=name, process=True) as (editor, agent):
         buffer = opened(editor, tmp_path)

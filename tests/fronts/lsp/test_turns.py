@@ -4,13 +4,10 @@ import json
 import sys
 from pathlib import Path
 
-import pytest
-
 from acp_agent.testing.fake_model import Answer, Call
-from tests.fronts.lsp.kit import CAPTURED, lsp
+from tests.fronts.lsp.kit import lsp
 
 
-@pytest.mark.parametrize("name", CAPTURED)
 async def test_a_prompt_edits_the_open_document_after_the_person_has_agreed(tmp_path: Path, name: str):
     (project := tmp_path / "project").mkdir()
     (file := project / "greet.py").write_text("def greet():\n    return 'hello'\n")
