@@ -52,7 +52,7 @@ class _Sorted:
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._names, self._parts, self._others = set[str](), list[str](), list[str]()
-        starts, ends = [], []
+        starts, ends = list[str](), list[str]()
         for pattern in patterns:
             low, bare = pattern.lower(), pattern.lower().removesuffix("*").removeprefix("*")
             if not pattern.isascii() or not WILD.isdisjoint(bare) or pattern.endswith(" *"):
