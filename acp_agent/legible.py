@@ -5,19 +5,21 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from acp_agent.lazy import pattern
+
 IGNORABLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 """Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties of 16.0), as in a pattern: what is not to be seen."""
-UNSEEN = re.compile(f"[\0-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029{IGNORABLE}]")
+UNSEEN = pattern(f"[\0-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029{IGNORABLE}]")
 """What could move the cursor, hide text or reverse it."""
-IGNORED = re.compile(f"[{IGNORABLE}]")
+IGNORED = pattern(f"[{IGNORABLE}]")
 ALIKE = str.maketrans("015авеѕсԁһіјкӏмнорԛгтухѵԝαβεικνορτυχɑɡı", "oisabescdhijkimhopqrtyxvwabeiknoptuxagi")
 """Letters that look like one of ASCII: of Cyrillic and Greek (UTS 39, confusables), and digits."""
 
-MARKS = re.compile(r"^[ ]{0,3}(`{3,})", re.MULTILINE)
-BLOCK = re.compile(r"(`{3,})\n(.*)\n\1", re.DOTALL)
+MARKS = pattern(r"^[ ]{0,3}(`{3,})", re.MULTILINE)
+BLOCK = pattern(r"(`{3,})\n(.*)\n\1", re.DOTALL)
 
 
 def legible(text: str) -> str:

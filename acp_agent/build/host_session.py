@@ -14,7 +14,6 @@ from acp_agent.config.load import Config
 from acp_agent.config.place_settings import is_host
 from acp_agent.config.xdg import config_dir, data_dir, state_dir
 from acp_agent.errors import ExecutorError
-from acp_agent.executors.far.far_walls import FarWalls
 from acp_agent.lazy import load
 from acp_agent.loop.calls.session_rules import session_rules
 from acp_agent.loop.judging import judged
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
 
 HOST = "acp_agent.executors.places.host:Host"
+FAR_WALLS = "acp_agent.executors.far.far_walls:FarWalls"
 SIDE_WALLS = "acp_agent.loop.shell.side_walls:SideWalls"
 WALLS_SENT = (
     "acp_agent.config.safety_settings",
@@ -100,7 +100,7 @@ async def settled(host: Host, config: Config, here: Roots, environ: Mapping[str,
 
     await judged(roots, find_rules)
     if host.walled:
-        host.walls = FarWalls(host.link, SIDE_WALLS, WALLS_SENT, _walls_given(config, roots, host))
+        host.walls = load(FAR_WALLS)(host.link, SIDE_WALLS, WALLS_SENT, _walls_given(config, roots, host))
     return roots
 
 

@@ -12,9 +12,10 @@ from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig, Settings
 from acp_agent.credentials.redactor import SHORTEST_OWN, own_values
 from acp_agent.credentials.values import is_credential
+from acp_agent.lazy import pattern
 from acp_agent.schema import acp
 
-SIGNS = re.compile(r"(?i)sig(?:nature)?$|^(?:code|key|auth)$")
+SIGNS = pattern(r"(?i)sig(?:nature)?$|^(?:code|key|auth)$")
 """Parameters that let in."""
 LONG = 16
 """Characters of a word that no text has by chance."""

@@ -5,13 +5,13 @@ What two patterns find at once is one credential, named by the better of the two
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
 from acp_agent.credentials import patterns as known
 from acp_agent.credentials.values import is_credential, is_placeholder
+from acp_agent.lazy import pattern
 from acp_agent.linear import Pattern, at_first_use, compiled
 
 MARK = at_first_use(r"\[redacted: [A-Za-z0-9 '\-]{1,40}\]")
@@ -28,7 +28,7 @@ LONG_REFUSED = 256
 LONGEST_REMEMBERED, REMEMBERED = 500, 1_000
 """Line length, and number of lines, up to which redactions are cached."""
 
-COLOURS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\r\n]*(?:\x07|\x1b\\)?|[ -/]*[0-Z\\^-~])")
+COLOURS = pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\r\n]*(?:\x07|\x1b\\)?|[ -/]*[0-Z\\^-~])")
 """Uses `re` for speed. Linear by construction: no part of a sequence can hold the ESC that begins the next."""
 
 
@@ -144,8 +144,8 @@ class LineRedactor:
         found = list(_known(text))
         if self.own is not None:
             found += [Span(m.start(), m.end(), "credential of the agent", 5) for m in self.own.finditer(text)]
-        for pattern in self._extra:
-            found += [Span(m.start(), m.end(), "configured pattern", 1) for m in pattern.finditer(text)]
+        for own in self._extra:
+            found += [Span(m.start(), m.end(), "configured pattern", 1) for m in own.finditer(text)]
         if not found:
             return found
         found.sort(key=lambda span: (span.start, -span.end))

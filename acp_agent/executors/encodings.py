@@ -7,9 +7,10 @@ is binary, if it has control characters; else windows-1252, or latin-1 where tha
 from __future__ import annotations
 
 import codecs
-import re
 
 from msgspec import Struct
+
+from acp_agent.lazy import pattern
 
 
 class Encoding(Struct, frozen=True):
@@ -41,7 +42,7 @@ SINGLE_BYTES = (Encoding("windows-1252", "cp1252"), Encoding("latin-1", "latin-1
 
 SNIFFED = 8192
 """Bytes at the beginning that decide whether a file is binary."""
-CONTROLS = re.compile(r"[\0-\x06\x0e-\x19\x1c-\x1f]")
+CONTROLS = pattern(r"[\0-\x06\x0e-\x19\x1c-\x1f]")
 MOSTLY = 0.4
 RARELY = 0.02
 """Shares of zeros among the bytes at odd and at even places, in UTF-16 without a mark."""

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acp_agent.lazy import load
+from acp_agent.lazy import load, pattern
 from acp_agent.safety.access import ExecuteAccess, NoAccess, PathAccess
 from acp_agent.tools.kit.other_forms import ENDS
 
@@ -44,8 +44,8 @@ NO_FAULT = frozenset(("policy_blocked", "confirmation_required", "cancelled"))
 ALTERS = frozenset("tee rm rmdir mv cp ln mkdir patch truncate dd rename".split())
 ALTERS_GIT = frozenset("apply mv rm restore checkout stash".split())
 ALTERS_BY = {
-    **dict.fromkeys(("sed", "perl", "ruby"), re.compile(r"-[npErlswz0-9]*i|--in-place")),
-    "find": re.compile("-delete$"),
+    **dict.fromkeys(("sed", "perl", "ruby"), pattern(r"-[npErlswz0-9]*i|--in-place")),
+    "find": pattern("-delete$"),
 }
 """Programs that are there to change files, and those that are with such an argument."""
 PLAIN = ALTERS | {"cat", "echo", "printf", "find"}
@@ -54,37 +54,37 @@ DONE = (
     "added|changed|updated|created|renamed|replaced|fixed|removed|deleted|moved|written|edited|modified|implemented"
     "|inserted|appended|corrected|set|refactored"
 )
-CLAIMS = re.compile(
+CLAIMS = pattern(
     rf"\bI(?:'ve| have|’ve)?(?: now| also| just| successfully)* (?:{DONE}|wrote)\b(?! (?:nothing|no)\b)"
     rf"|\b(?:has|have|was|were|(?:is|are) now)(?: now| also| all)*(?: been)?(?: successfully)? (?:{DONE})\b"
     rf"|^\W*(?!set\b)(?:{DONE}|wrote)(?: successfully)? (?:the|an?|all|both|it|its|this|these|your|\d+)\b",
     re.IGNORECASE,
 )
 """Words that say that something was changed."""
-NO_CLAIM = re.compile(
+NO_CLAIM = pattern(
     r"\b(?:no|not|nothing|none|never|neither|if|once|when|after|before|until|unless|which|that|who|should)\b|n't\b",
     re.IGNORECASE,
 )
 """Words after which, in a sentence, they do not."""
-FINISHED = re.compile(r"^\W*(?:all )?(?:done|finished|successfully)\b", re.IGNORECASE)
+FINISHED = pattern(r"^\W*(?:all )?(?:done|finished|successfully)\b", re.IGNORECASE)
 """Words that say so of the whole."""
-ADVISES = re.compile(
+ADVISES = pattern(
     r"^ {0,3}```|\byou (?:(?:will|would) )?(?:can|could|should|must|may|need to|have to) "
     r"|\bfollowing (?:command|code)\b",
     re.IGNORECASE | re.MULTILINE,
 )
 """Words by which the user is to do what was asked for."""
-ANNOUNCES = re.compile(
+ANNOUNCES = pattern(
     r"\W*(?:(?:now|next|then|first|ok(?:ay)?|so|and|to \w[^,]{,80},)\W+)*"
     r"(?:I(?:[’']ll| will| am going to|[’']m going to)|let me|let[’']s)\b(?! (?:not|never|know|wait|be|stop|leave)\b)",
     re.IGNORECASE,
 )
 """A sentence that says what comes next."""
-LATER_ON = re.compile(
+LATER_ON = pattern(
     r"\b(?:once|when|after|until|unless|if (?:you|needed|necessary|so|that|it|there|the user))\b|\?\W*$", re.IGNORECASE
 )
 """Words with which it may be the last one."""
-WANTS = re.compile(
+WANTS = pattern(
     r"\b(?:add|change|set|update|create|rename|replace|fix|remove|delete|move|write|edit|modify|implement|insert|append"
     r"|correct|refactor|convert|make"
     r"|put|sort|copy|give|call|split|merge|swap|extract|should|must|needs?|go (?:on|ahead)"
@@ -92,7 +92,7 @@ WANTS = re.compile(
     re.IGNORECASE,
 )
 """A prompt that wants a change."""
-ASKS = re.compile(
+ASKS = pattern(
     r"\?\s*$|^\W*(?:(?:please|now|ok(?:ay)?|and|so|then|thanks?|thank you|hi|hello)\b\W*)*(?:what|why|how|where"
     r"|when|who|which|is|are|does|did|can|could|explain|describe|show|tell|summari[sz]e|review|list|find|check)\b"
     r"|(?:\bnot|n't|\bnever|\bwithout)(?: to)? (?:chang|edit|modify|touch)"
@@ -102,7 +102,7 @@ ASKS = re.compile(
 )
 """A prompt that is answered with words."""
 
-FIRST_SENTENCE = re.compile(r"[.:]?(?:\s*\n|(?<=[.:])\s|$)")
+FIRST_SENTENCE = pattern(r"[.:]?(?:\s*\n|(?<=[.:])\s|$)")
 """Where the first sentence of an error ends: what comes after it is for the model."""
 NOTHING_CHANGED = "No file has been changed in this turn"
 GO_ON = "[{}. Go on, or tell the user what is not done. {}]"

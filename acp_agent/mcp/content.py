@@ -8,18 +8,18 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import re
 from collections.abc import Iterable
 from typing import Any
 
+from acp_agent.lazy import pattern
 from acp_agent.mcp.base import McpContent, McpLink, McpResult
 
 IMAGES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 """Image types that models accept."""
 
-ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+ESCAPES = pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 """A terminal's colours and titles."""
-CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffd]")
+CONTROLS = pattern("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffd]")
 LINKS = 50
 """Links of a result that are passed on as such."""
 BINARY_SHARE = 0.1

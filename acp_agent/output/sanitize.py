@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from acp_agent.lazy import pattern
+
 STRING = r"[^\x00-\x06\x07\x0e-\x1f\x80-\x9f]*(?:\x07|\x1b\\|\x9c)"
 """The rest of OSC, DCS, APC, PM and SOS: any text up to its end. If that is missing, only the start is dropped."""
 SEQUENCE = (
@@ -17,13 +19,13 @@ SEQUENCE = (
     r"|\x1b[ -/]*[0-~]"
     r"|[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 )
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-BLANK_RUN = re.compile(r"\n[ \t]*\n[ \t]*\n|\A[ \t]*\n[ \t]*\n")
-BLANK_LINES = re.compile(r"\n(?:[ \t]*\n){2,}")
-BLANK_START = re.compile(r"\A(?:[ \t]*\n){2,}")
+CONTROL = pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+BLANK_RUN = pattern(r"\n[ \t]*\n[ \t]*\n|\A[ \t]*\n[ \t]*\n")
+BLANK_LINES = pattern(r"\n(?:[ \t]*\n){2,}")
+BLANK_START = pattern(r"\A(?:[ \t]*\n){2,}")
 SEPARATORS = r"\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
 """What a reader may take for the end of a line."""
-NOTE = re.compile(
+NOTE = pattern(
     rf"((?:^|[{SEPARATORS}])[^\S\n{SEPARATORS}]*)"
     r"((?:\x1b\[[\d;]*m|[\x00-\x08\x0e-\x1b\x7f-\x84\u200b-\u200f\u2060-\u2064\ufeff])*\[(?:exit code|no output|"
     r"killed|the exit status|background(?: complete)?\]|terminal\]|bash\]|bash_output\]|credentials were|all of it,|"
@@ -35,7 +37,7 @@ NOTE = re.compile(
 """The beginnings of the agent's own lines, at the beginning of a line."""
 REST, LINE = "\x00", "\x01"
 """Stand-ins between the two steps of `sanitize_output`: erase to the end of the line, erase the line."""
-ACTS = re.compile(r"[\x00\x01\r\x08]|[^\x00\x01\r\x08]+")
+ACTS = pattern(r"[\x00\x01\r\x08]|[^\x00\x01\r\x08]+")
 
 
 def sanitize_output(text: str) -> str:

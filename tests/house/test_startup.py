@@ -68,6 +68,10 @@ stdio.load = lambda row: serve if row == stdio.SERVE else real(row)
 """
 
 AT_FIRST_WORDS = """
+import acp_agent.build.warming as warming
+async def warm(steps):
+    "On a busy machine the process seems to be idle before the first words."
+warming.warm = warm
 import acp_agent.agent as agent
 import acp_agent.loop.outbox as outbox
 from acp_agent.schema.acp import PromptRequest, TextContent

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_agent.lazy import pattern
 from acp_agent.limits.decoding import read_loose_json
 from acp_agent.llm.base import AssistantMessage, Message, TextPart, ToolMessage, ToolUse, UserMessage
 from acp_agent.output.envelope import bounded
@@ -30,10 +31,10 @@ MOST_FILES = 40
 MOST_RANGES = 6
 """Of one file."""
 
-_DROPPED = re.compile(re.escape(DROPPED).replace(r"\{\}", r"(\d+)"))
-_FILE = re.compile(r"- (.+?): (?:lines ([\d, -]+))?(?:, )?(changed)?")
-_LINE = re.compile(r" *(\d+)\t")
-_PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+?)\s*$", re.MULTILINE)
+_DROPPED = pattern(re.escape(DROPPED).replace(r"\{\}", r"(\d+)"))
+_FILE = pattern(r"- (.+?): (?:lines ([\d, -]+))?(?:, )?(changed)?")
+_LINE = pattern(r" *(\d+)\t")
+_PATCHED = pattern(r"^\*\*\* (?:Add|Update|Delete) File: (.+?)\s*$", re.MULTILINE)
 CHANGES = ("write", "edit", "patch", "replace", "create")
 """In the names of tools that change files, those of other agents included."""
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from acp_agent.lazy import load
+from acp_agent.lazy import load, pattern
 from acp_agent.limits.decoding import BOM
 
 log = logging.getLogger(__name__)
@@ -17,16 +17,16 @@ YAML_LOADER = "yaml:BaseLoader"
 """Loads only strings, lists and mappings: no dates, and no merge keys that could grow without bound."""
 YAML_ERROR = "yaml:YAMLError"
 
-FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
-PLAIN = re.compile(r"([A-Za-z][\w-]*):[ ]+([A-Za-z0-9$(/](?:[^:#\t]|:(?=\S)|(?<=\S)#)*[^\s:#]|[A-Za-z0-9])[ ]*")
+FRONT_MATTER = pattern(r"\A---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+PLAIN = pattern(r"([A-Za-z][\w-]*):[ ]+([A-Za-z0-9$(/](?:[^:#\t]|:(?=\S)|(?<=\S)#)*[^\s:#]|[A-Za-z0-9])[ ]*")
 """A line of YAML that is a key and a plain scalar in any reading."""
 MAX_FRONT_MATTER = 8192
 """Characters above which no YAML is read: line by line all is."""
-ENTRY = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(?:[ \t]+(.*)|)")
-ITEM = re.compile(r"[ \t]*-(?:[ \t]+(.*)|)")
+ENTRY = pattern(r"([A-Za-z][\w-]*)[ \t]*:(?:[ \t]+(.*)|)")
+ITEM = pattern(r"[ \t]*-(?:[ \t]+(.*)|)")
 BLOCK = frozenset(("|", ">", "|-", ">-", "|+", ">+"))
-QUOTED = re.compile(r"""([\"'])((?:(?!\1).)*)\1""")
-LIST = re.compile(r"\[([^\[\]]*)\]")
+QUOTED = pattern(r"""([\"'])((?:(?!\1).)*)\1""")
+LIST = pattern(r"\[([^\[\]]*)\]")
 MAX_BRACKETS = 200
 """YAML takes long for many."""
 MAX_DESCRIPTION = 1024

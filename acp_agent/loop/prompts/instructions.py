@@ -18,13 +18,14 @@ from functools import cached_property
 from pathlib import Path
 
 from acp_agent.errors import ExecutorError
+from acp_agent.lazy import pattern
 from acp_agent.limits.decoding import BOM
 from acp_agent.loop.prompts.facts import facts_of
 from acp_agent.loop.prompts.project_rules import folders_above, instruction_file
 from acp_agent.safety.folders.paths import Roots, read_regular
 
 MARK_CHARS = 12
-LOOKALIKE = re.compile(
+LOOKALIKE = pattern(
     r"\[(?=(?:end of )?instructions \w{12}\b|context of this session\b|end of context\b)", re.IGNORECASE
 )
 KEY_SECONDS = 24 * 3600
@@ -33,8 +34,8 @@ KEY_BYTES = 16
 IMPORTING = frozenset(("CLAUDE.md", "GEMINI.md"))
 IMPORT_DEPTH = 5
 """Of files that import files."""
-IMPORTED = re.compile(r"(?:^|(?<=\s))@([^\s`@]*[^\s`@.,:;!?)])", re.MULTILINE)
-CODE = re.compile(r"^ {0,3}(`{3,}|~{3,}).*?(?:^ {0,3}\1[ \t]*$|\Z)|(`+)(?!`).*?(?<!`)\2(?!`)", re.DOTALL | re.MULTILINE)
+IMPORTED = pattern(r"(?:^|(?<=\s))@([^\s`@]*[^\s`@.,:;!?)])", re.MULTILINE)
+CODE = pattern(r"^ {0,3}(`{3,}|~{3,}).*?(?:^ {0,3}\1[ \t]*$|\Z)|(`+)(?!`).*?(?<!`)\2(?!`)", re.DOTALL | re.MULTILINE)
 
 log = logging.getLogger(__name__)
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from acp_agent.lazy import pattern
 from acp_agent.limits.decoding import read_loose_json, read_toml
 from acp_agent.safety.folders.paths import read_regular
 
@@ -50,12 +51,13 @@ MAX_BASES = 20
 MARK_CHARS = 32
 """Half of a digest: of fewer, whoever writes the files can make two sets with the same mark, and show one of them."""
 
-PARTS = re.compile(r"""[^\s"'`;|&<>(){}=,]+""")
+PART = r"""[^\s"'`;|&<>(){}=,]+"""
+PARTS = pattern(PART)
 """What may be a path in a command line."""
 BEFORE = r"""["']?(?:\$(?:\([^()]*\)|\{[^{}]*\}|\w+)["']?/+)?"""
 """What says where the folder is: `"$(pwd)"/`, `${X:-.}/`, `$PWD/`."""
 RUN = tuple(
-    re.compile(rf"{before}\s+{BEFORE}({PARTS.pattern})", re.VERBOSE)
+    pattern(rf"{before}\s+{BEFORE}({PART})", re.VERBOSE)
     for before in (
         r"""(?:^|[\s;&|()"'`/]) (?:(?:ba|da|z|k|mk|fi)?sh|(?:python|pypy|node|ruby|perl|php|lua)[\d.]*|tsx|Rscript
             |(?:deno|bun)(?:\s+run)?) ["']? (?:\s+-\S+)*""",
@@ -63,7 +65,7 @@ RUN = tuple(
     )
 )
 """A file that a program is told to run, which needs neither mode nor ending."""
-MODULE = re.compile(r"(?:^|\s)-[bBdEiIOPqsSuvx]*m\s*([A-Za-z_][\w.]*)")
+MODULE = pattern(r"(?:^|\s)-[bBdEiIOPqsSuvx]*m\s*([A-Za-z_][\w.]*)")
 """A module of Python."""
 PROGRAM_ENDS = frozenset(
     ".py .pyz .js .mjs .cjs .ts .mts .cts .tsx .jsx .sh .bash .zsh .fish .rb .pl .php .lua .jar .ps1 .exs .r .jl .tcl "
