@@ -54,6 +54,7 @@ KILL_ROUNDS = 5
 """How often /proc is searched for what escaped the process group."""
 KILL_PAUSE = 0.005
 """Seconds between two rounds."""
+STILL_STARTS = "what it started starts programs faster than they are ended: some may still run"
 
 QUIET = {
     "TERM": "dumb",
@@ -248,14 +249,14 @@ class LocalProcess(KeptOutput):
     async def kill(self) -> None:
         if self._ended:
             # Its number may have been reused: only processes with the mark are killed.
-            await kill_marked(self._mark)
+            self.remark = await kill_marked(self._mark) or self.remark
             return
         if self._confined is None or not self._confined.killed_at_once:
             signal_group(self._popen.pid, signal.SIGTERM)
             with anyio.move_on_after(self._grace):
                 await self.wait()
         signal_group(self._popen.pid, signal.SIGKILL)
-        await kill_marked(self._mark)
+        self.remark = await kill_marked(self._mark) or self.remark
         with anyio.move_on_after(self._grace):
             await self.wait()
 
@@ -332,9 +333,13 @@ def _pipes_of(popen: subprocess.Popen[bytes]) -> dict[contract.StreamName, int]:
     return pipes
 
 
-async def kill_marked(mark: str) -> None:
-    """SIGKILL to every process whose environment carries `mark` (or a mark below it). Linux only; elsewhere nothing."""
+async def kill_marked(mark: str) -> str:
+    """SIGKILL to every process whose environment carries `mark` (or a mark below it). Linux only; elsewhere nothing.
+    Returns what is to be said if there were new ones at each look."""
+    killed = False
     for _ in range(KILL_ROUNDS):
-        if not any(await anyio.to_thread.run_sync(kill_round, mark)):
-            return
+        killed, unclear = await anyio.to_thread.run_sync(kill_round, mark)
+        if not (killed or unclear):
+            return ""
         await anyio.sleep(KILL_PAUSE)
+    return STILL_STARTS if killed else ""

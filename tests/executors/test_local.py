@@ -8,7 +8,7 @@ import pytest
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command, ExitStatus
-from acp_agent.executors.local import LocalCommands, shell_environment
+from acp_agent.executors.local import STILL_STARTS, LocalCommands, shell_environment
 from tests.executors.kit import Stage, run
 
 
@@ -34,6 +34,20 @@ async def test_a_timeout_keeps_what_was_printed(on: Stage) -> None:
     await process.kill()
     assert (process.stdout, process.stderr) == ("partial\n", "oops\n")
     assert (await process.wait()).signal == "SIGTERM"
+    await process.close()
+
+
+async def test_what_starts_programs_faster_than_they_are_ended_is_said(
+    on: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = await on.commands.run(Command("sleep 600", on.folder))
+    with monkeypatch.context() as always:
+        always.setattr("acp_agent.executors.local.kill_round", lambda mark: (True, False))
+        await process.kill()
+    assert process.remark == STILL_STARTS
+    process.remark = ""
+    await process.kill()
+    assert not process.remark
     await process.close()
 
 

@@ -208,7 +208,7 @@ class EditorProcess:
                 await self._client.kill_terminal(self._id)
         except (AgentError, TimeoutError):
             pass  # It may have ended by itself meanwhile.
-        await kill_marked(self._mark)
+        self.remark = await kill_marked(self._mark) or self.remark
         try:
             with anyio.move_on_after(self._kill_timeout):
                 status = await self._collect()

@@ -137,7 +137,7 @@ class TerminalProcess(LocalProcess):
                 for each in {group, self._popen.pid} - {0}:
                     _signal(each, number)
         await super().kill()
-        await kill_marked(self._mark)
+        self.remark = await kill_marked(self._mark) or self.remark
 
     def text(self) -> str:
         return self._screen.text()
