@@ -11,6 +11,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from acp_agent.client.permissions import allow_once
 from acp_agent.testing.fake_model import Answer, Call
+from acp_agent.tracing import wanted
 from tests.e2e.kit import spawned
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -68,3 +69,10 @@ async def test_a_turn_its_model_calls_and_its_tools_are_one_trace_that_goes_on_f
         assert attributes(chat)["gen_ai.usage.input_tokens"] == 10
         assert sum(span.name == "chat fake-model" for span in spans) == 2
         assert b"secret" not in b"".join(span.SerializeToString() for span in spans)
+
+
+def test_traces_are_sent_only_where_they_are_asked_for_and_not_switched_off() -> None:
+    asked = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318"}
+    assert wanted(asked) and not wanted({})
+    for off in ({"OTEL_SDK_DISABLED": "True"}, {"OTEL_TRACES_EXPORTER": "none"}):
+        assert not wanted(asked | off)

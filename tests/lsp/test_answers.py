@@ -114,3 +114,4 @@ def test_a_path_survives_its_uri(name: str):
     path = path_of("file:///w/x")
     assert path is not None and path_of(uri_of(path / name)) == path / name and path_of("https://w/x") is None
     assert path_of("file://[") is None
+    assert path_of("file://localhost/w/x") == path and path_of("file://server/w/x") is None

@@ -103,3 +103,4 @@ def test_for_any_object_what_is_set_can_be_read_and_the_rest_is_as_before(data, 
 def test_a_comment_beside_the_member_stays_when_that_is_taken_away(text):
     gone = remove_member(text, ["agent_servers", "acp-coder"], "f")
     assert "my note" in gone and "agent_servers" not in gone and set_member(gone, ["x"], 1, "f").count("my note") == 1
+    assert "\n\n" not in gone
