@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 comma := ,
-.PHONY: page compare pictures demo test test-system nightly coverage affected hostile test-models test-editors test-agents test-conformance test-v2 test-release release docs quick check bench bench-scale bench-long generate lock eval harbor venv tools clean
+.PHONY: page compare pictures demo test test-system nightly coverage affected hostile test-models test-editors test-agents test-conformance test-v2 test-release release try-release docs quick check bench bench-scale bench-long generate lock eval harbor venv tools clean
 
 venv: $(STAMP)
 
@@ -132,6 +132,10 @@ generate: $(STAMP)
 release: $(STAMP)
 	@PYTHON=$(BIN)/python bash scripts/release.sh "$(REPOSITORY)"
 
+# The steps of .github/workflows/release.yml, as far as they go here, in a fresh clone of the last commit: into dist/.
+try-release:
+	@$(BIN)/python scripts/try_release.py
+
 # A release is made, and its wheel run with uvx on each Python there is from 3.11 to 3.14. Four minutes.
 test-release: $(STAMP) tools
 	@bash scripts/find_python.sh forky $(CURDIR)/tests/.python >/dev/null
@@ -141,7 +145,7 @@ test-release: $(STAMP) tools
 # The site of the documentation, into dist/site; a link or an anchor that leads nowhere fails it. Seconds.
 docs: $(STAMP)
 	@$(BIN)/python -m pip install --quiet uv
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/uvx --quiet --no-config --from mkdocs==1.6.1 --with mkdocs-material==9.8.2 mkdocs build --quiet
+	@UVX=$(BIN)/uvx bash scripts/make_site.sh
 
 # Pins all dependencies with their hashes: uv.lock, and the same for other installers. Of the public index, whatever this
 # machine installs from.

@@ -4,9 +4,11 @@ import hashlib
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -18,6 +20,7 @@ import acp_agent
 from acp_agent.commands.extensions.this_version import commit_of, version_line
 from acp_agent.fronts.server.page import FILES, FOLDER
 from tests.house.imports import ROOT
+from tests.tables import table
 
 VERSION = acp_agent.__version__
 REPOSITORY = "https://example.com/acp-coder"
@@ -62,17 +65,43 @@ def test_every_file_is_there_and_has_its_checksum(dist: Path):
     del files["SHA256SUMS"]
     assert sums == {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()}
     archive = [name for name in files if re.fullmatch(rf"acp-coder-{VERSION}-\w+-\w+\.tar\.gz", name)]
+    archive = [name for name in archive if not name.endswith("-docs.tar.gz")]
     assert len(archive) == 1
     assert files.keys() - archive == {
         f"acp_coder-{VERSION}-py3-none-any.whl", f"acp_coder-{VERSION}.tar.gz", f"acp-coder-{VERSION}.vsix",
         f"acp_conformance-{VERSION}-py3-none-any.whl", f"acp_conformance-{VERSION}.tar.gz",
-        f"acp-coder-{VERSION}.cdx.json", "acp-coder.1", "completions/acp-coder.bash", "completions/acp-coder.zsh",
-        "completions/acp-coder.fish", "extension/extension.toml", "extension/icons/acp-coder.svg",
+        f"acp-coder-{VERSION}.cdx.json", f"acp-coder-{VERSION}-docs.tar.gz", "acp-coder.1",
+        "completions/acp-coder.bash", "completions/acp-coder.zsh", "completions/acp-coder.fish",
+        "extension/extension.toml", "extension/icons/acp-coder.svg",
         "registry/acp-coder/agent.json", "registry/acp-coder/icon.svg", "Containerfile",
     }  # fmt: skip
     assert json.loads(zipfile.ZipFile(dist / f"acp-coder-{VERSION}.vsix").read("extension/package.json"))["version"]
     assert not [name for name in zipfile.ZipFile(wheel(dist)).namelist() if "conformance" in name]
     assert zipfile.ZipFile(wheel(dist)).read("acp_agent/COMMIT").decode().strip() == commit_of(ROOT)
+
+
+@table("name", ["acp_coder", "acp_conformance"])
+def test_the_addresses_are_those_of_the_repository_and_nothing_in_the_text_is_relative(dist: Path, name: str):
+    with zipfile.ZipFile(wheel(dist, name)) as packed:
+        (file,) = [each for each in packed.namelist() if each.endswith(".dist-info/METADATA")]
+        metadata = packed.read(file).decode()
+    urls = dict(re.findall(r"^Project-URL: (\w+), (\S+)$", metadata, re.MULTILINE))
+    assert urls.keys() == {"Homepage", "Documentation", "Issues", "Source", "Changelog"}
+    assert all(url.startswith(REPOSITORY) for url in urls.values())
+    assert f"{REPOSITORY}/actions/workflows/check.yml/badge.svg" in metadata
+    assert not runpy.run_path(str(ROOT / "scripts" / "addresses.py"))["LINK"].findall(metadata)
+    (sources,) = dist.glob(f"{name}-*.tar.gz")
+    with tarfile.open(sources) as archive:
+        pyproject = archive.extractfile(f"{name}-{VERSION}/pyproject.toml")
+        assert pyproject is not None and tomllib.loads(pyproject.read().decode())["project"]["urls"] == urls
+    package = json.loads(zipfile.ZipFile(dist / f"acp-coder-{VERSION}.vsix").read("extension/package.json"))
+    assert package["repository"]["url"] == f"{REPOSITORY}.git"
+
+
+def test_the_site_is_whole(dist: Path):
+    with tarfile.open(dist / f"acp-coder-{VERSION}-docs.tar.gz") as archive:
+        page = archive.extractfile("site/index.html")
+        assert page is not None and REPOSITORY in page.read().decode()
 
 
 def test_the_entries_name_the_archives_of_every_system(dist: Path, tmp_path: Path):
