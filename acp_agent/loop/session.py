@@ -378,6 +378,10 @@ class Session(SessionState):
             return True
         return self._parts is not None and self._parts.shell.runs.kill_of(call_id)
 
+    def background(self) -> list[dict[str, str]]:
+        """As `SessionRuns.running`."""
+        return [] if self._parts is None else self._parts.shell.runs.running()
+
     async def _record_prompt(self, blocks: Sequence[acp.ContentBlock], *, command: bool = False) -> None:
         # First: a prompt that fails with this leaves nothing behind.
         at = await self.store.do(self.store.change, self.id, new_turn=True)

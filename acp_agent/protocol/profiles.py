@@ -50,6 +50,11 @@ def watches_turns(capabilities: ClientCapabilities) -> bool:
     return (capabilities.meta or {}).get("turns") is True
 
 
+def takes_cursors(capabilities: ClientCapabilities) -> bool:
+    """Whether it takes `cursor_update`, of ACP's draft."""
+    return capabilities.session is not None and capabilities.session.cursors is not None
+
+
 class RenderingPlan(Struct, frozen=True):
     """Features this client gets, and those it does without."""
 
