@@ -37,6 +37,10 @@ class PriceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cache_write: Annotated[
         Annotated[float, msgspec.Meta(ge=0)] | None, key("Price of input written to a cache. Without it: as `input`.")
     ] = None
+    fast: Annotated[
+        Annotated[float, msgspec.Meta(gt=0)] | None,
+        key("What the server's faster answers cost, as a multiple of these prices. Without it: none are offered."),
+    ] = None
 
 
 class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

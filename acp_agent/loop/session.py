@@ -31,7 +31,6 @@ from acp_agent.errors import (
 from acp_agent.lazy import load
 from acp_agent.loop.modes import MODES, Mode, narrower
 from acp_agent.loop.opened import Opened
-from acp_agent.loop.options import places_of
 from acp_agent.loop.session_state import SessionState
 from acp_agent.loop.turn_queue import Joining
 from acp_agent.protocol.client import Client
@@ -131,7 +130,7 @@ class Session(SessionState):
         except ConfigError as error:
             raise InvalidParams(f"Invalid params: {error}") from error
         await self._leave(config, place)
-        self.choices.places = places_of(config.settings)
+        self.choices.settings = config.settings
 
     async def _leave(self, config: Config, place: str | None = None) -> None:
         """Closes the parts; those who need them next build them by `config`."""

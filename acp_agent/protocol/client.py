@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from acp_agent.errors import AgentError, CapabilityMissing
 from acp_agent.lazy import load
-from acp_agent.protocol.profiles import RenderingPlan, rendering_plan, takes_cursors, watches_turns
+from acp_agent.protocol.profiles import RenderingPlan, rendering_plan, takes_booleans, takes_cursors, watches_turns
 from acp_agent.schema import acp
 from acp_agent.schema.decode import decode_result
 
@@ -106,6 +106,8 @@ class Client:
         self.shows_cursors = unstable and (self._several is not None or takes_cursors(capabilities))
         """Whether it is told where the conversation can be forked (the draft `cursor_update`); of several, who takes
         it is."""
+        self.takes_booleans = self._several is None and takes_booleans(capabilities)
+        """Whether an option may be a boolean."""
         self._watches_turns = watches_turns(capabilities)
         self.before_asking: Callable[[], Awaitable[None]] | None = None
         """Called before every request: updates emitted earlier must be on the wire earlier."""
