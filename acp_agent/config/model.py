@@ -86,6 +86,13 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Literal["none", "worktree"],
         key("`worktree`: each new session works in a git worktree of its own, on a branch of its own."),
     ] = "none"
+    suggestions: Annotated[
+        bool,
+        key(
+            "After each turn, suggest prompts to a client that shows them, by one more call of the model (with "
+            "`protocol.unstable`)."
+        ),
+    ] = False
     thought_level: Annotated[
         ThoughtLevelName, key("Reasoning effort of the model; `default` leaves it to the server.", project=True)
     ] = "default"

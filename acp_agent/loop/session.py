@@ -236,6 +236,8 @@ class Session(SessionState):
             with self.queue.cancellable() as scope:
                 async with self.queue.turn(), self._alone(scope.cancel):
                     await self.outbox.released()  # A prompt that arrives before its session's response waits for it.
+                    if self._parts is not None:
+                        self._parts.beside.suggestions.withdraw()
                     self.choices.bound_to = bound_to
                     if announce is not None:
                         self.outbox.say(announce())

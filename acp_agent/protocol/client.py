@@ -106,6 +106,9 @@ class Client:
         self.shows_cursors = unstable and (self._several is not None or takes_cursors(capabilities))
         """Whether it is told where the conversation can be forked (the draft `cursor_update`); of several, who takes
         it is."""
+        suggestions = None if capabilities.session is None else capabilities.session.prompt_suggestions
+        self.takes_suggestions = unstable and suggestions is not None and self._several is None
+        """Whether it is told what the user may want to say next (the draft `prompt_suggestions_update`)."""
         self.takes_booleans = self._several is None and takes_booleans(capabilities)
         """Whether an option may be a boolean."""
         self._watches_turns = watches_turns(capabilities)

@@ -92,6 +92,10 @@ class Spending:
                 self._stopped = self._stopped or cap
                 raise CostLimit(f"Stopped: {self._stopped.words}.", self._stopped.key)
 
+    async def at_cap(self) -> bool:
+        """Whether the user would be asked before another call. Raises StoreError."""
+        return await self._reached() is not None
+
     async def _may_go_on(self, cap: Cap) -> bool:
         more = f"Go on, until it is {dollars(cap.spent + cap.amount)}"
         return bool(await load(ASK)(self._session.outbox, f"{cap.words[0].upper()}{cap.words[1:]}", more))

@@ -59,10 +59,11 @@ def initialize(params: Mapping[str, Any], version: int) -> dict[str, Any]:
         value if isinstance(value := capabilities.get(key), dict) else {} for key in ("auth", "elicitation", "_meta")
     )
     session = capabilities.get("session")
-    cursors = isinstance(session, dict) and isinstance(session.get("cursors"), dict)
+    session = session if isinstance(session, dict) else {}
+    drafts: dict[str, Any] = {key: {} for key in ("cursors", "promptSuggestions") if isinstance(session.get(key), dict)}
     known = {
         **CLIENT,
-        "session": {**CLIENT["session"], **({"cursors": {}} if cursors else {})},
+        "session": {**CLIENT["session"], **drafts},
         "auth": {"terminal": isinstance(auth.get("terminal"), dict)},
         "elicitation": {key: elicitation[key] for key in ("form", "url") if isinstance(elicitation.get(key), dict)},
         "_meta": {**meta, **MARKS},
