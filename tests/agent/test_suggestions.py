@@ -17,6 +17,7 @@ from .kit import Rig, asks, bash, reloads, rig, went
 from .test_cost import PRICES, USAGE, costs, says
 from .test_fallback import EMPTY
 from .test_session_drafts import HANGS, ON
+from .test_v2 import place, text
 
 ASKS = f"[agent]\nsuggestions = true\n{ON}"
 BOTH: dict[str, Any] = {"config": ASKS, "suggestions": True}
@@ -146,3 +147,19 @@ async def test_sug_over_a_server_none_are_made(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_sug_2_no_blank_text_no_list_marks_and_few(said: str, found: list[str]) -> None:
     assert suggested(said) == found
+
+
+async def test_sug_in_v2_it_is_the_same(tmp_path: Path) -> None:
+    async with place(tmp_path, ["Done.", THREE, "Again.", ""]) as here:
+        own = Path(here.environ["HOME"]) / ".config/acp-coder/config.toml"
+        own.parent.mkdir(parents=True)
+        own.write_text(ASKS)
+        async with here.client() as client:
+            await client.initialize(capabilities={"session": {"promptSuggestions": {}}})
+            session = (await client.ask("session/new", cwd=str(here.project)))["sessionId"]
+            for number in (1, 2):
+                await client.ask("session/prompt", sessionId=session, prompt=text("go"))
+                await client.until(lambda _, n=number: len(client.updates("prompt_suggestions_update")) >= n)  # type: ignore[misc]
+            shown, withdrawn = client.updates("prompt_suggestions_update")
+            assert [each["prompt"][0]["text"] for each in shown["suggestions"]] == LISTED
+            assert withdrawn["suggestions"] == []
