@@ -41,10 +41,10 @@ from acp_agent.loop.opened import Opened
 from acp_agent.loop.session import Session, says_something
 from acp_agent.loop.session_state import one_title
 from acp_agent.open_sessions import OpenSessions
-from acp_agent.opening import Opening, answer, chosen, normal, rules
+from acp_agent.opening import Opening, chosen, normal, rules
 from acp_agent.protocol.client import MARK, Client, Wire
 from acp_agent.protocol.connection import Connection, Dialect, Reply
-from acp_agent.protocol.profiles import RenderingPlan, rendering_plan, watches_turns
+from acp_agent.protocol.profiles import RenderingPlan, rendering_plan, takes_booleans, watches_turns
 from acp_agent.safety.folders.paths import real_path
 from acp_agent.schema import acp
 from acp_agent.schema.decode import decode_params
@@ -286,9 +286,7 @@ class Agent:
         new = await asyncio.to_thread(self._opening.new, request)
         await self._expect(new.record.id)
         session = self._add(new)
-        if not request.config_options:
-            return Reply(answer(new), lambda: self._start(session))
-        await session.choose(request.config_options)
+        await session.choose(request.config_options or ())
         return Reply(made_of(session), lambda: self._start(session))
 
     async def _isolated(self, request: acp.NewSessionRequest | acp.ForkSessionRequest, config: Config) -> Hold:
@@ -534,7 +532,7 @@ class Agent:
         return acp.UnarchiveSessionResponse()
 
     async def session_options(self, request: acp.SessionOptionsRequest) -> acp.SessionOptionsResponse:
-        return await asyncio.to_thread(self._opening.options, request)
+        return await asyncio.to_thread(self._opening.options, request, booleans=takes_booleans(self._capabilities))
 
     async def _holding(self, session_id: str) -> SessionStore:
         """The store, which has that session. Raises ResourceNotFound."""

@@ -24,7 +24,7 @@ from acp_agent.errors import ConfigError, InvalidParams, ResourceNotFound
 from acp_agent.lazy import load
 from acp_agent.loop.modes import known_mode
 from acp_agent.loop.opened import Opened
-from acp_agent.loop.options import AUTO_MODEL, config_options, default_server, mode_state, places_of
+from acp_agent.loop.options import AUTO_MODEL, config_options, mode_state, places_of
 from acp_agent.loop.prompts.project_rules import project_rules
 from acp_agent.loop.toolbox.trust import project_layer
 from acp_agent.safety.folders.paths import Roots, real_path
@@ -157,7 +157,7 @@ class Opening:
         self.store(config).create(new.record)
         return new
 
-    def options(self, request: acp.SessionOptionsRequest) -> acp.SessionOptionsResponse:
+    def options(self, request: acp.SessionOptionsRequest, *, booleans: bool) -> acp.SessionOptionsResponse:
         """With which a session would be opened. Raises RpcError, ConfigError, StoreError."""
         cwd, _ = self.folders(request.cwd, request.additional_directories or ())
         config = self.config(str(real_path(Path(cwd))))
@@ -167,7 +167,9 @@ class Opening:
         elif (record := self.store(config).get(request.session_id)) is None or not self.may_see(record):
             about = {"sessionId": request.session_id}
             raise ResourceNotFound(f"Session {request.session_id!r} does not exist", about)
-        return acp.SessionOptionsResponse(**choices_of(record, chosen(config, record, self.environ), models))
+        return acp.SessionOptionsResponse(
+            **choices_of(record, chosen(config, record, self.environ), models, booleans=booleans)
+        )
 
     def client_prompt(
         self,
@@ -245,12 +247,14 @@ def blank(cwd: str, config: Config, models: Sequence[str]) -> SessionRecord:
     return SessionRecord("", cwd, mode=agent.mode, model=models[0], thought_level=agent.thought_level)
 
 
-def choices_of(record: SessionRecord, config: Config, models: Sequence[str]) -> dict[str, Any]:
-    """The modes and options of a session as it is opened."""
-    mode, level = known_mode(record.mode), record.thought_level or "default"
-    places, server = places_of(config.settings), default_server(config.settings)
+def choices_of(
+    record: SessionRecord, config: Config, models: Sequence[str], *, booleans: bool = False
+) -> dict[str, Any]:
+    """The modes and options of a session as it is opened. `booleans`: as in `config_options`."""
+    mode, level, settings = known_mode(record.mode), record.thought_level or "default", config.settings
+    model, places = as_choice(record.model), places_of(settings)
     options = config_options(
-        mode=mode, model=as_choice(record.model), models=models, thought_level=level, places=places, server=server
+        settings, mode=mode, model=model, models=models, thought_level=level, places=places, booleans=booleans
     )
     return {"modes": mode_state(mode), "config_options": options}
 

@@ -56,6 +56,7 @@ from acp_agent.loop.turns.context_use import ContextUse
 from acp_agent.loop.turns.parts import Beside, Parts
 from acp_agent.loop.turns.session_prompts import Prompts
 from acp_agent.loop.turns.session_turns import Turns
+from acp_agent.loop.turns.suggestions import Suggestions
 from acp_agent.safety.deciding.audit import AuditLog
 from acp_agent.safety.environment import safe_environment
 from acp_agent.safety.folders.folder_trust import SERVERS
@@ -165,6 +166,7 @@ def build_parts(
         settings, shell.workspace.name, memory, own_models, toolbox, build_reports(session, shell, redaction)
     )
     calls = Calls(session, talk, shell, web, scheduler, outputs)
+    suggestions = Suggestions(session, own_models.spending)
     undoing = project.recorder, shell, memory.tell, journal.notice
     return Parts(
         toolbox=toolbox,
@@ -175,9 +177,9 @@ def build_parts(
         journal=journal,
         commands=Commands(session, lambda: load(UNDOING)(session, *undoing)),
         prompts=Prompts(session, own_models, memory, toolbox, calls, menu),
-        turns=Turns(session, memory, toolbox, calls, journal, () if plugins is None else plugins.trouble),
+        turns=Turns(session, memory, toolbox, calls, journal, suggestions, () if plugins is None else plugins.trouble),
         context=ContextUse(session, memory, offer, own_models, hooks),
-        beside=Beside(servers, scheduler if settings.tools.schedule.enabled else None, web),
+        beside=Beside(servers, scheduler if settings.tools.schedule.enabled else None, web, suggestions),
     )
 
 

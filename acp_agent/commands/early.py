@@ -36,8 +36,9 @@ def early_session(
             return opening, None, events
         try:
             with _ended_by_signals():
-                if isinstance(first.params, dict) and "configOptions" in first.params:
-                    return opening, None, events
+                unstable = opening.config().settings.protocol.unstable
+                if unstable or (isinstance(first.params, dict) and "configOptions" in first.params):
+                    return opening, None, events  # The client's capabilities count.
                 request = decode_params(first.method, first.params, "agent")
                 if opening.isolates(request.meta, opening.config(request.cwd)):
                     return opening, None, events  # Making a worktree takes time.

@@ -55,7 +55,6 @@ class LspConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     edit_wait: Annotated[
         float, key("Seconds an edit waits for the errors it causes; 0: it does not ask for them.", ge=0, le=60)
     ] = 3.0
-    max_new_errors: Annotated[int, key("Maximum new errors reported with an edit.", ge=1, project=True)] = 10
     max_results: Annotated[
         int, key("Maximum locations or symbols from a language server that a tool returns.", ge=1, project=True)
     ] = 100

@@ -37,6 +37,10 @@ class PriceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cache_write: Annotated[
         Annotated[float, msgspec.Meta(ge=0)] | None, key("Price of input written to a cache. Without it: as `input`.")
     ] = None
+    fast: Annotated[
+        Annotated[float, msgspec.Meta(gt=0)] | None,
+        key("What the server's faster answers cost, as a multiple of these prices. Without it: none are offered."),
+    ] = None
 
 
 class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,6 +86,13 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Literal["none", "worktree"],
         key("`worktree`: each new session works in a git worktree of its own, on a branch of its own."),
     ] = "none"
+    suggestions: Annotated[
+        bool,
+        key(
+            "After each turn, suggest prompts to a client that shows them, by one more call of the model (with "
+            "`protocol.unstable`)."
+        ),
+    ] = False
     thought_level: Annotated[
         ThoughtLevelName, key("Reasoning effort of the model; `default` leaves it to the server.", project=True)
     ] = "default"

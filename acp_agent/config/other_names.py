@@ -57,6 +57,8 @@ def present_names(layer: Layer) -> list[str]:
 def _without_effect(layer: Layer) -> list[str]:
     """Takes out what other agents' files have and nothing here reads; returns the notes."""
     notes: list[str] = []
+    if _taken(layer.values, ["lsp", "max_new_errors"]) is not None:
+        notes.append(f"{layer.name}: `lsp.max_new_errors` is not needed here: an edit reports the first ten.")
     tools = layer.values.get("tools")
     if not isinstance(tools, dict):
         return notes

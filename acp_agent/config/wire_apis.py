@@ -32,6 +32,8 @@ class WireApi(NamedTuple):
     """Nobody charges for it."""
     recorded: bool = False
     """Its answers are those of a recording, which was made above what corrects the answers of servers."""
+    fast: bool = False
+    """Whether a request can ask for a faster answer at another price."""
     client_type: str = ""
     """What ACP calls it (`providers/list`)."""
 
@@ -47,11 +49,11 @@ WIRE_APIS = {
     ),
     "chat": WireApi(
         "llm.chat:ChatProvider", "Chat Completions: vLLM, llama.cpp, LM Studio, ...",
-        fake="acp_agent.testing.fake_openai:ChatCompletions", client_type="openai",
+        fake="acp_agent.testing.fake_openai:ChatCompletions", fast=True, client_type="openai",
     ),
     "messages": WireApi(
         "llm.messages:MessagesProvider", "Anthropic", fake="acp_agent.testing.fake_messages:Messages",
-        hosts=("api.anthropic.com",), client_type="anthropic",
+        hosts=("api.anthropic.com",), fast=True, client_type="anthropic",
     ),
     "ollama": WireApi(
         "llm.ollama:OllamaProvider", "its own API, which takes the size of the context",
@@ -61,7 +63,7 @@ WIRE_APIS = {
         "llm.recordings.replay_provider:ReplayProvider", "a recording", keyless=True, free=True, recorded=True,
     ),
     "responses": WireApi(
-        "llm.responses:ResponsesProvider", "OpenAI and Azure", client_type="openai",
+        "llm.responses:ResponsesProvider", "OpenAI and Azure", fast=True, client_type="openai",
         fake="acp_agent.testing.fake_openai:Responses", hosts=("api.openai.com", *AZURE),
         lists="elsewhere", model="gpt-5.1",
     ),

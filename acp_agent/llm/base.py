@@ -117,6 +117,8 @@ class ModelSettings(msgspec.Struct, frozen=True):
     thought_level: ThoughtLevel | None = None
     """`None`: the server's default."""
     max_output_tokens: int | None = None
+    fast: bool = False
+    """Whether a faster answer is asked for, at its price."""
     cache_key: str = ""
     """Stable for a session: sent to providers that route prompt caches by key."""
     context: str = ""

@@ -104,6 +104,8 @@ class RequestEncoder:
             body[name] = settings.max_output_tokens
         if settings.cache_key and self._dialect.openai:
             body["prompt_cache_key"] = settings.cache_key
+        if settings.fast:
+            body["service_tier"] = "priority"
         return encode_json(body)
 
     def _messages(self, messages: Sequence[llm.Message], settings: llm.ModelSettings) -> list[object]:

@@ -16,6 +16,7 @@ from acp_agent.llm.messages_request import MessagesEncoder
 from acp_agent.llm.transport.http_provider import Exchange, HttpProvider
 
 API_VERSION = "2023-06-01"
+BETA, FAST_MODE = "anthropic-beta", "fast-mode-2026-02-01"
 
 
 class MessagesProvider(HttpProvider):
@@ -37,6 +38,8 @@ class MessagesProvider(HttpProvider):
     ) -> Exchange:
         manner = self._encoder.manner(settings.model)
         body = self._encoder.encode(messages, tools, settings)
-        return Exchange(
-            body, MessagesAnswer(settings.model), partial(self._encoder.learn, settings.model, manner, messages)
-        )
+        learn, headers = partial(self._encoder.learn, settings.model, manner, messages), {}
+        if settings.fast:
+            own = [value for name, value in self._options.headers.items() if name.lower() == BETA]
+            headers = {BETA: ",".join([*own, FAST_MODE])}
+        return Exchange(body, MessagesAnswer(settings.model), learn, headers=headers)

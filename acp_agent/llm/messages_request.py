@@ -145,6 +145,8 @@ class MessagesEncoder:
         if thinking.get("thinking", {}).get("type") == "enabled" and not _may_think(turns):
             thinking = {}
         body |= thinking
+        if settings.fast:
+            body["speed"] = "fast"
         if tools:
             encoded = [encode_json(_tool(tool)) for tool in tools]
             if manner.cache:

@@ -77,6 +77,8 @@ def _settings(settings: llm.ModelSettings, *, on_openai: bool) -> dict[str, Any]
         body["max_output_tokens"] = max(_LEAST_OUTPUT_TOKENS, settings.max_output_tokens)
     if settings.cache_key:
         body["prompt_cache_key"] = settings.cache_key
+    if settings.fast:
+        body["service_tier"] = "priority"
     effort = choose.reasoning_effort(settings.model, settings.thought_level, openai=on_openai)
     if settings.thought_level not in (None, "off") or choose.is_reasoning_model(settings.model):
         body["include"] = ["reasoning.encrypted_content"]

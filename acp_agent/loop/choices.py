@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from acp_agent.config.model import as_choice
+from acp_agent.config.model import Settings, as_choice
 from acp_agent.errors import InvalidParams
 from acp_agent.lazy import load
 from acp_agent.loop.modes import MODES, Mode, known_mode, narrower
-from acp_agent.loop.options import AUTO_MODEL, THOUGHT_LEVELS, config_options, mode_state, shown_model
+from acp_agent.loop.options import (
+    AUTO_MODEL,
+    SPEEDS,
+    THOUGHT_LEVELS,
+    config_options,
+    fast_factor,
+    mode_state,
+    places_of,
+    shown_model,
+)
 from acp_agent.loop.outbox import Outbox
 from acp_agent.schema.acp import ConfigOptionUpdate, CurrentModeUpdate, SessionConfigOption, SessionModeState
 from acp_agent.store.base import SessionRecord
@@ -27,22 +36,27 @@ class Choices:
     """`models`: the `provider/model`s known so far."""
 
     def __init__(
-        self, record: SessionRecord, outbox: Outbox, store: SessionStore, models: Sequence[str], places: Sequence[str],
-        server: str = "",
-    ) -> None:  # fmt: skip
-        """`places`, `server`: as in `config_options`."""
+        self, record: SessionRecord, outbox: Outbox, store: SessionStore, models: Sequence[str], settings: Settings
+    ) -> None:
+        self.settings = settings
         self._id = record.id
         self._outbox = outbox
         self._store = store
         self.models = list(models)
         self.listed = {name.partition("/")[0] for name in self.models[1:] if not name.endswith(f"/{AUTO_MODEL}")}
         """The providers whose models are known: by the configuration, or since the server has said which it has."""
-        self.places, self.server = list(places), server
+        self.fast = False
+        """Whether faster answers are asked for, where they are offered. Not stored: they cost more."""
         self.mode_id = known_mode(record.mode)
         self.model = as_choice(record.model)
         self.thought_level = record.thought_level or "default"
         self.bound_to: Mode | None = None
         """The widest mode of a running turn that no user asked for."""
+
+    @property
+    def places(self) -> list[str]:
+        """As in `config_options`."""
+        return places_of(self.settings)
 
     def mode(self) -> Mode:
         """The effective mode: the session's, or a narrower one that the turn is bound to."""
@@ -54,8 +68,8 @@ class Choices:
 
     def options(self) -> list[SessionConfigOption]:
         return config_options(
-            mode=self.mode_id, model=self.model, models=self.models, thought_level=self.thought_level,
-            places=self.places, server=self.server,
+            self.settings, mode=self.mode_id, model=self.model, models=self.models, thought_level=self.thought_level,
+            places=self.places, fast=self.fast, booleans=self._outbox.client.takes_booleans,
         )  # fmt: skip
 
     def shown(self, model: str = "") -> str:
@@ -81,9 +95,11 @@ class Choices:
     async def set_option(self, option: str, value: object, *, tell: bool = True) -> None:
         """Raises InvalidParams for an unknown option, value or type. The caller shows the list again. `tell`: as in
         `set_mode`."""
-        if not isinstance(value, str):
+        if option == "speed" and fast_factor(self.settings, self.model):
+            self.fast = self._speed(value)
+        elif not isinstance(value, str):
             raise InvalidParams(f"Invalid params: $.value: the option {option!r} takes a string")
-        if option == "mode":
+        elif option == "mode":
             await self.set_mode(value, tell=tell)
         elif option == "model":
             await self._set_model(self.named(value))
@@ -96,6 +112,13 @@ class Choices:
             await self._store.do(self._store.change, self._id, thought_level=value)
         else:
             raise InvalidParams(f"Invalid params: unknown option {option!r}")
+
+    def _speed(self, value: object) -> bool:
+        booleans = self._outbox.client.takes_booleans
+        if isinstance(value, bool) if booleans else value in SPEEDS:
+            return value is True or value == "fast"
+        takes = "true or false" if booleans else " or ".join(SPEEDS)
+        raise InvalidParams(f"Invalid params: $.value: the option 'speed' takes {takes}")
 
     def meant(self, model: str) -> str | None:
         """The choice that a user means by `provider/model`, `provider:model` or a model that only one provider has. Any

@@ -20,6 +20,7 @@ from acp_agent.loop.calls.dry_run import check_call
 from acp_agent.loop.calls.dry_run import words as check_words
 from acp_agent.loop.judging import judged
 from acp_agent.loop.modes import MODES
+from acp_agent.loop.options import default_server
 from acp_agent.loop.prompts.command_names import BUILT_IN, sets_goal, split_command
 from acp_agent.loop.session_state import one_title
 from acp_agent.schema.acp import ContentBlock, UnstructuredCommandInput
@@ -81,7 +82,7 @@ async def _model(session: Session, parts: Parts, rest: str) -> str:
         shown = [session.choices.shown(name) for name in session.choices.models]
         models = "\n".join(f"- `{name}`{' (in use)' if name == session.choices.shown() else ''}" for name in shown)
         means = any(name.startswith("default/") for name in shown)
-        server = f" `default` is {session.choices.server}." if means else ""
+        server = f" `default` is {default_server(session.choices.settings)}." if means else ""
         return f"Models:\n{models}\n\n`/model NAME` switches.{server}"
     try:
         await session.name_model(rest)

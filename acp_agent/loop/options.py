@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
 
 from acp_agent.config.place_settings import LOCAL
+from acp_agent.config.wire_apis import WIRE_APIS
+from acp_agent.llm.choose import choose_api
 from acp_agent.loop.modes import MODES, ModeId
 from acp_agent.schema.acp import (
+    SessionConfigBoolean,
     SessionConfigOption,
     SessionConfigSelect,
     SessionConfigSelectOption,
@@ -24,6 +28,32 @@ AUTO_MODEL = "auto"
 THOUGHT_LEVELS: dict[str, str] = {"default": "Default", "off": "Off", "low": "Low", "medium": "Medium", "high": "High"}
 
 
+SPEEDS = {"standard": "Standard", "fast": "Fast"}
+
+
+def fast_factor(settings: Settings, model: str) -> float:
+    """What a faster answer of `provider/model` costs, as a multiple; 0: there is none, or its price is not known."""
+    found = settings.provider(model.partition("/")[0])
+    if not settings.protocol.unstable or found is None:
+        return 0.0
+    priced = next((price for price in settings.agent.prices if fnmatchcase(model, price.model)), None)
+    may = WIRE_APIS[found.api or choose_api(found.base_url)].fast
+    return (priced.fast or 0.0) if may and priced is not None else 0.0
+
+
+def _speed(fast: float, chosen: bool, booleans: bool) -> SessionConfigOption:
+    about: dict[str, Any] = {
+        "id": "speed",
+        "name": "Fast answers" if booleans else "Speed",
+        "description": f"Fast answers cost {fast:g} times the price",
+        "category": "speed",
+    }
+    if booleans:
+        return SessionConfigBoolean(**about, current_value=chosen)
+    values = [SessionConfigSelectOption(value=value, name=name) for value, name in SPEEDS.items()]
+    return SessionConfigSelect(**about, current_value="fast" if chosen else "standard", options=values)
+
+
 def mode_state(mode: ModeId) -> SessionModeState:
     return SessionModeState(
         current_mode_id=mode,
@@ -32,10 +62,13 @@ def mode_state(mode: ModeId) -> SessionModeState:
 
 
 def config_options(
-    *, mode: ModeId, model: str, models: Sequence[str], thought_level: str, places: Sequence[str] = (), server: str = ""
-) -> list[SessionConfigOption]:
+    settings: Settings, *, mode: ModeId, model: str, models: Sequence[str], thought_level: str, places: Sequence[str],
+    fast: bool = False, booleans: bool = False,
+) -> list[SessionConfigOption]:  # fmt: skip
     """The complete list. `model` and `models` are `provider/model`; one that is not among them is added. `places`: the
-    current one first; a single one is no choice. `server`: what `default` is called among several providers."""
+    current one first; a single one is no choice. `fast`: whether faster answers are chosen. `booleans`: the client
+    takes options that are."""
+    server = default_server(settings)
     known = list(dict.fromkeys([*models, model]))
     several = len({name.partition("/")[0] for name in known}) > 1
     options: list[SessionConfigOption] = [
@@ -64,6 +97,8 @@ def config_options(
             options=[SessionConfigSelectOption(value=value, name=name) for value, name in THOUGHT_LEVELS.items()],
         ),
     ]
+    if factor := fast_factor(settings, model):
+        options.append(_speed(factor, fast, booleans))
     if len(places) > 1:
         named = [SessionConfigSelectOption(value=name, name=_place_name(name)) for name in sorted(places)]
         words = "Where commands run"

@@ -31,7 +31,6 @@ from acp_agent.errors import (
 from acp_agent.lazy import load
 from acp_agent.loop.modes import MODES, Mode, narrower
 from acp_agent.loop.opened import Opened
-from acp_agent.loop.options import places_of
 from acp_agent.loop.session_state import SessionState
 from acp_agent.loop.turn_queue import Joining
 from acp_agent.protocol.client import Client
@@ -131,7 +130,7 @@ class Session(SessionState):
         except ConfigError as error:
             raise InvalidParams(f"Invalid params: {error}") from error
         await self._leave(config, place)
-        self.choices.places = places_of(config.settings)
+        self.choices.settings = config.settings
 
     async def _leave(self, config: Config, place: str | None = None) -> None:
         """Closes the parts; those who need them next build them by `config`."""
@@ -237,6 +236,8 @@ class Session(SessionState):
             with self.queue.cancellable() as scope:
                 async with self.queue.turn(), self._alone(scope.cancel):
                     await self.outbox.released()  # A prompt that arrives before its session's response waits for it.
+                    if self._parts is not None:
+                        self._parts.beside.suggestions.withdraw()
                     self.choices.bound_to = bound_to
                     if announce is not None:
                         self.outbox.say(announce())
@@ -377,6 +378,10 @@ class Session(SessionState):
         if self.queue.cancel_call(call_id):
             return True
         return self._parts is not None and self._parts.shell.runs.kill_of(call_id)
+
+    def background(self) -> list[dict[str, str]]:
+        """As `SessionRuns.running`."""
+        return [] if self._parts is None else self._parts.shell.runs.running()
 
     async def _record_prompt(self, blocks: Sequence[acp.ContentBlock], *, command: bool = False) -> None:
         # First: a prompt that fails with this leaves nothing behind.

@@ -13,7 +13,6 @@ from acp_agent.errors import StoreError
 from acp_agent.lazy import load
 from acp_agent.loop.choices import Choices
 from acp_agent.loop.opened import Opened
-from acp_agent.loop.options import default_server, places_of
 from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.published import Published
 from acp_agent.loop.turn_queue import TurnQueue
@@ -72,7 +71,7 @@ class SessionState:
         self.outbox = Outbox(record.id, client, store, soon)
         client.before_asking = self.outbox.flushed
         settings = opened.config.settings
-        self.choices = Choices(record, self.outbox, store, opened.models, places_of(settings), default_server(settings))
+        self.choices = Choices(record, self.outbox, store, opened.models, settings)
         self.queue = TurnQueue(leased=leased)
         self.published = Published(settings.lsp)
         self.cache_key = record.id

@@ -39,6 +39,7 @@ from acp_agent.mcp.link import Link
 from acp_agent.mcp.mcp_errors import TRACE, Trace, failure, first_failure
 from acp_agent.mcp.mcp_transports import Watched, transport
 from acp_agent.mcp.mending import mended
+from acp_agent.mcp.server_tasks import CLAIMS, EXTENSION, CallTask, finished
 
 if TYPE_CHECKING:
     from mcp.client._transport import WriteStream
@@ -67,7 +68,7 @@ LISTEN_AGAIN, LISTEN_SELDOM = 1.0, 300.0
 GREETINGS = {"initialize": LATEST_HANDSHAKE_VERSION, "server/discover": LATEST_MODERN_VERSION}
 """Requests by which a version begins to hold."""
 RESULTS: dict[Any, TypeAdapter[Any]] = {
-    types.CallToolResult: TypeAdapter(types.CallToolResult | types.InputRequiredResult),
+    types.CallToolResult: TypeAdapter(CallTask | types.CallToolResult | types.InputRequiredResult),
     types.GetPromptResult: TypeAdapter(types.GetPromptResult | types.InputRequiredResult),
     types.ReadResourceResult: TypeAdapter(types.ReadResourceResult | types.InputRequiredResult),
 }
@@ -81,6 +82,8 @@ class Client:
         self, link: Link, session: ClientSession, urls: set[tuple[str, anyio.Event]], odd: dict[str, None]
     ) -> None:
         """`urls`: ids of questions, each with what is set once the user has done at the URL what it is for."""
+        self.fresh_until = float("inf")
+        """When lists that it was given are to be asked for again (`ttlMs`), by anyio's clock."""
         self.odd = odd
         """Clauses about entries of its lists that are not as they should be."""
         self._link = link
@@ -91,6 +94,7 @@ class Client:
         capabilities = self._session.server_capabilities
         if capabilities is None or capabilities.tools is None:
             return ()
+        self.fresh_until = float("inf")
         listed = await self._all(self._session.list_tools, lambda page: page.tools, "tools")
         found = {tool.name: self._tool(tool) for tool in listed}
         return tuple(found.values())
@@ -124,7 +128,12 @@ class Client:
             say(progress_line(progress, total, message))
 
         async def request() -> types.CallToolResult:
-            return await self._ask(types.CallToolRequest(params=params), types.CallToolResult, progress_callback=show)
+            asked = types.CallToolRequest(params=params)
+            answer: Any = await self._ask(asked, types.CallToolResult, progress_callback=show)
+            if isinstance(answer, CallTask):
+                with self._words():
+                    answer = await finished(self._session, answer, self._answered, say)
+            return answer  # type: ignore[no-any-return]
 
         try:
             result = await request()
@@ -183,10 +192,6 @@ class Client:
         """The result, after all that the server asks for first: answered as its own requests are."""
         session = self._session
 
-        async def answered(key: str, wanted: types.InputRequest) -> types.InputResponse | types.ErrorData:
-            context = ClientRequestContext(session=session, request_id=key)
-            return await session.dispatch_input_request(context, wanted)
-
         async def send(responses: types.InputResponses | None, state: str | None) -> Any:
             more = {"input_responses": responses, "request_state": state}
             again = request.model_copy(update={"params": request.params.model_copy(update=more)})
@@ -197,11 +202,17 @@ class Client:
             if not isinstance(first, types.InputRequiredResult):
                 return first  # type: ignore[no-any-return]
             try:
-                done: ResultT = await run_input_required_driver(first, dispatch=answered, retry=send, max_rounds=ROUNDS)
+                done: ResultT = await run_input_required_driver(
+                    first, dispatch=self._answered, retry=send, max_rounds=ROUNDS
+                )
             except InputRequiredRoundsExceededError as error:
                 words = f"it asked for something {ROUNDS} times and did not answer"
                 raise McpError("server_error", words) from error
             return done
+
+    async def _answered(self, key: str, wanted: types.InputRequest) -> types.InputResponse | types.ErrorData:
+        context = ClientRequestContext(session=self._session, request_id=key)
+        return await self._session.dispatch_input_request(context, wanted)
 
     async def listen(self) -> None:
         """Hears of changes of its lists, on a stream that it has for that (2026-07-28)."""
@@ -230,6 +241,8 @@ class Client:
             with self._words():
                 page = await ask(params=types.PaginatedRequestParams(cursor=cursor))
             found += entries(page)
+            if isinstance(page, types.CacheableResult) and page.ttl_ms:
+                self.fresh_until = min(self.fresh_until, anyio.current_time() + page.ttl_ms / 1000)
             cursor = page.next_cursor
             if cursor is None or len(found) >= ENTRIES:
                 break
@@ -360,6 +373,8 @@ async def connect(link: Link) -> AsyncGenerator[Client]:
                 elicitation_callback=elicit if link.answers.elicit is not None else None,
                 list_roots_callback=list_roots,
                 message_handler=hear,
+                extensions={EXTENSION: {}},
+                result_claims=CLAIMS,
                 client_info=types.Implementation(name="acp-coder", version=__version__),
             ) as session,
         ):

@@ -127,6 +127,11 @@ class McpServers:
         for server in self._servers.values():
             await server.settled.wait()
 
+    def refresh(self) -> None:
+        """Has those lists read again that are older than their servers said (`ttlMs`); nobody waits for that."""
+        for server in self._servers.values():
+            server.refresh()
+
     def spec(self, server: str) -> ServerSpec:
         return self._server(server).spec
 
@@ -426,6 +431,10 @@ class _Server:
         self._tell_odd(client.odd)
         client.odd.clear()
         return before != (self.all_tools, self.prompts)
+
+    def refresh(self) -> None:
+        if self._connection is not None and self._connection.client.fresh_until < anyio.current_time():
+            self._lists_changed.set()
 
     async def _keep_lists(self, client: Client) -> None:
         while True:

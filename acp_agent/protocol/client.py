@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from acp_agent.errors import AgentError, CapabilityMissing
 from acp_agent.lazy import load
-from acp_agent.protocol.profiles import RenderingPlan, rendering_plan, watches_turns
+from acp_agent.protocol.profiles import RenderingPlan, rendering_plan, takes_booleans, takes_cursors, watches_turns
 from acp_agent.schema import acp
 from acp_agent.schema.decode import decode_result
 
@@ -103,9 +103,14 @@ class Client:
         self.capabilities = capabilities
         self.shows_children = capabilities.subagents is not None and self._several is None
         """Whether sub-agents are shown as sessions of their own (the draft `subagent_update`)."""
-        cursors = None if capabilities.session is None else capabilities.session.cursors
-        self.shows_cursors = unstable and cursors is not None and self._several is None
-        """Whether it is told where the conversation can be forked (the draft `cursor_update`)."""
+        self.shows_cursors = unstable and (self._several is not None or takes_cursors(capabilities))
+        """Whether it is told where the conversation can be forked (the draft `cursor_update`); of several, who takes
+        it is."""
+        suggestions = None if capabilities.session is None else capabilities.session.prompt_suggestions
+        self.takes_suggestions = unstable and suggestions is not None and self._several is None
+        """Whether it is told what the user may want to say next (the draft `prompt_suggestions_update`)."""
+        self.takes_booleans = self._several is None and takes_booleans(capabilities)
+        """Whether an option may be a boolean."""
         self._watches_turns = watches_turns(capabilities)
         self.before_asking: Callable[[], Awaitable[None]] | None = None
         """Called before every request: updates emitted earlier must be on the wire earlier."""

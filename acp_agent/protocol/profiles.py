@@ -50,6 +50,17 @@ def watches_turns(capabilities: ClientCapabilities) -> bool:
     return (capabilities.meta or {}).get("turns") is True
 
 
+def takes_cursors(capabilities: ClientCapabilities) -> bool:
+    """Whether it takes `cursor_update`, of ACP's draft."""
+    return capabilities.session is not None and capabilities.session.cursors is not None
+
+
+def takes_booleans(capabilities: ClientCapabilities) -> bool:
+    """Whether an option may be one."""
+    options = None if capabilities.session is None else capabilities.session.config_options
+    return options is not None and options.boolean is not None
+
+
 class RenderingPlan(Struct, frozen=True):
     """Features this client gets, and those it does without."""
 

@@ -831,6 +831,7 @@ class ClientSessionCapabilities(WithMeta, kw_only=True, frozen=True):
     config_options: SessionConfigOptionsCapabilities | None = None
     notices: NoticeCapabilities | None = None
     cursors: ClientCursorCapabilities | None = None
+    prompt_suggestions: ClientPromptSuggestionCapabilities | None = None
 
 
 class CompactionCapabilities(AcpObject, kw_only=True, frozen=True):
@@ -1346,6 +1347,26 @@ class ClientCursorCapabilities(WithMeta, kw_only=True, frozen=True):
     """Presence means that the client takes `cursor_update`."""
 
 
+class PromptSuggestionsUpdate(
+    WithMeta, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="prompt_suggestions_update"
+):
+    """Prompts that the user may want to send next, the likeliest first; the last list counts, an empty one withdraws
+    it.
+    """
+
+    suggestions: list[PromptSuggestion]
+
+
+class PromptSuggestion(WithMeta, kw_only=True, frozen=True):
+    """One prompt."""
+
+    prompt: list[ContentBlock]
+
+
+class ClientPromptSuggestionCapabilities(WithMeta, kw_only=True, frozen=True):
+    """Presence means that the client takes `prompt_suggestions_update`."""
+
+
 class SystemPrompt(WithMeta, kw_only=True, frozen=True):
     """Instructions of the client for a session, at the level of the system prompt."""
 
@@ -1485,6 +1506,7 @@ SessionUpdate: TypeAlias = (
     | SubagentUpdate
     | SessionMessage
     | CursorUpdate
+    | PromptSuggestionsUpdate
     | PlanUpdate
     | PlanRemoved
 )

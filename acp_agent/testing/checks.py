@@ -49,6 +49,7 @@ CAPABILITY: dict[str, tuple[str, ...]] = {
     "plan_update": ("plan",),
     "plan_removed": ("plan",),
     "cursor_update": ("session", "cursors"),
+    "prompt_suggestions_update": ("session", "promptSuggestions"),
     "subagent_update": ("subagents",),
     "session_message": ("subagents",),
 }

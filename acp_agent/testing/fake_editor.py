@@ -250,6 +250,7 @@ class Capabilities(TypedDict, total=False):
     plan_documents: bool
     subagents: bool
     cursors: bool
+    suggestions: bool
 
 
 class EditorOptions(Capabilities, FileQuirks, TerminalQuirks, total=False):
@@ -566,6 +567,7 @@ def _capabilities(options: Capabilities, *, elicitation: bool, language_servers:
         config_options=boolean if options.get("boolean_options") else None,
         notices=acp.NoticeCapabilities() if options.get("notices") else None,
         cursors=acp.ClientCursorCapabilities() if options.get("cursors") else None,
+        prompt_suggestions=acp.ClientPromptSuggestionCapabilities() if options.get("suggestions") else None,
         compaction=acp.CompactionCapabilities() if options.get("compaction") else None,
     )
     form_and_url = acp.ElicitationCapabilities(

@@ -3,17 +3,19 @@
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET
+
 from acp_agent.schema import acp
-from acp_agent.testing.fake_model import Answer
+from acp_agent.testing.fake_editor import FakeEditor
 from tests.fronts.server.test_server import editor, served
 
-from .kit import Rig, another, on_stdio, refused, reloads, rig, went
+from .kit import Rig, another, refused, reloads, rig, went
 from .test_fork import conversation, fork, texts
 from .test_session_drafts import HANGS, ON, begun
 from .test_subagents import FILES, SCRIPT
 from .test_undo import bash, said, write
+from .test_v2 import of_v2, text
 
-pytestmark = on_stdio  # On a server none are told.
 BOTH: dict[str, Any] = {"config": ON, "cursors": True}
 
 
@@ -65,7 +67,7 @@ async def test_cur_3_and_9_an_undo_clears_what_can_be_done_and_a_redo_restores_i
         one, two = usable(r)
         await said(r, "/undo 2 conversation yes")
         assert (usable(r)[one], usable(r)[two]) == (True, False)
-        assert [each.anchor for each in cursors(r) if each.cursor_id == two][1:] == [acp.UNSET], "it stays where it was"
+        assert [each.anchor for each in cursors(r) if each.cursor_id == two][1:] == [UNSET], "it stays where it was"
         with refused(-32602):
             await fork(r, r.editor.session_id, cursorId=two)
         assert (await fork(r, r.editor.session_id, cursorId=one))["sessionId"], "what stands can be forked at"
@@ -172,16 +174,122 @@ async def test_cur_9_after_an_undo_a_load_tells_only_what_stands(tmp_path):
         assert {*usable(r)} == stands
 
 
-async def test_cur_7_on_a_server_no_cursors_are_told_and_a_fork_takes_them(tmp_path: Path) -> None:
-    """Clients of both kinds may be at one session."""
-    async with served(tmp_path, [Answer(text="one"), "two"], config=ON) as at, editor(at, cursors=True) as made:
+# --- over a server, and in v2 ---------------------------------------------------------------------------------------
+
+
+def pointed(made: FakeEditor, session: str) -> list[tuple[str, bool, bool]]:
+    """Cursor, whether its anchor was told with it, and whether it can be forked at."""
+    found = [each for each in made.updates.get(session, []) if isinstance(each, acp.CursorUpdate)]
+    return [(each.cursor_id, each.anchor is not UNSET, each.capabilities is not None) for each in found]
+
+
+def behind_its_message(made: FakeEditor, session: str) -> bool:
+    shown: list[Any] = made.updates[session]
+    return all(
+        shown[at - 1].message_id == each.anchor.message_id
+        for at, each in enumerate(shown)
+        if isinstance(each, acp.CursorUpdate) and isinstance(each.anchor, acp.CursorAnchor)
+    )
+
+
+async def test_cur_1_on_a_server_each_client_is_told_as_it_takes_them(tmp_path: Path) -> None:
+    async with (
+        served(tmp_path, ["one", "two"], config=ON) as at,
+        editor(at, cursors=True) as made, editor(at, cursors=True) as looks, editor(at) as plain,
+    ):  # fmt: skip
         session = (await made.new_session(at.project)).session_id
+        for other in (looks, plain):
+            await other.load_session(session, at.project)
         await made.prompt("First.")
-        assert not [each for each in made.updates[session] if isinstance(each, acp.CursorUpdate)]
-        await made.load_session(session, at.project)
-        (message,) = {each.message_id for each in made.updates[session] if isinstance(each, acp.UserMessageChunk)}
-        asked = {"sessionId": session, "cwd": str(at.project), "mcpServers": []}
-        copy = await made.request("session/fork", {**asked, "cursorId": f"before-{message}"})
+        await looks.wait_until(lambda: "one'" in str(looks.updates))
+        (cursor,) = pointed(made, session)
+        assert cursor[1:] == (True, True) and pointed(looks, session) == [cursor]
+        assert behind_its_message(looks, session)
+        await plain.wait_until(lambda: "one'" in str(plain.updates))
+        assert not pointed(plain, session)
+        copy = await made.request(
+            "session/fork", {"sessionId": session, "cwd": str(at.project), "mcpServers": [], "cursorId": cursor[0]}
+        )
         made.session_id = copy["sessionId"]
         await made.prompt("Second.")
         assert "First." not in str(at.model.requests[1].body)
+
+
+async def test_cur_1_on_a_server_without_drafts_nobody_is_told(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"]) as at, editor(at, cursors=True) as made:
+        session = (await made.new_session(at.project)).session_id
+        await made.prompt("First.")
+        await made.load_session(session, at.project)
+        assert not pointed(made, session)
+
+
+async def test_cur_4_and_8_on_a_server_a_load_tells_the_same_ones(tmp_path: Path) -> None:
+    async with (
+        served(tmp_path, ["one", "two", "three"], config=ON) as at,
+        editor(at, cursors=True) as made, editor(at, cursors=True) as other,
+    ):  # fmt: skip
+        session = (await made.new_session(at.project)).session_id
+        await made.prompt("First.")
+        await made.prompt("Second.")
+        await other.load_session(session, at.project)
+        assert pointed(other, session) == pointed(made, session) and behind_its_message(other, session)
+        await other.prompt("Third.", session_id=session)
+        await made.wait_until(lambda: len(pointed(made, session)) == 3)
+        assert pointed(other, session) == pointed(made, session)
+        assert all(told for _, told, _ in pointed(other, session)), "each anchor once"
+
+
+async def test_cur_2_and_9_who_comes_back_is_told_what_it_missed(tmp_path: Path) -> None:
+    """A prompt that was made meanwhile, and one that was taken back."""
+    async with served(tmp_path, ["one", "two", "three"], config=ON) as at, editor(at, cursors=True) as other:
+        async with editor(at, cursors=True) as made:
+            session = (await made.new_session(at.project)).session_id
+            await made.prompt("First.")
+            await made.prompt("Second.")
+            (first, *_), (second, *_) = pointed(made, session)
+        await other.load_session(session, at.project)
+        await other.prompt("/undo 2 conversation yes", session_id=session)
+        await other.prompt("Third.", session_id=session)
+        await other.wait_until(lambda: (second, False, False) in pointed(other, session))
+        last = pointed(other, session)[-1][0]
+        async with editor(at, cursors=True) as back:
+            await back.client.resume_session(session, at.project)
+            await back.wait_until(lambda: last in [cursor for cursor, *_ in pointed(back, session)])
+            told = {cursor: state for cursor, *state in pointed(back, session)}
+            assert told[first] == [False, True] and told[second] == [False, False] and told[last] == [True, True]
+
+
+async def test_cur_in_v2_they_are_told_cleared_and_forked_at(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one", "two", "three"], config=ON) as at, of_v2(at) as client:
+        welcome = await client.initialize(capabilities={"session": {"cursors": {}}})
+        assert welcome["capabilities"]["session"]["fork"] == {}
+        made = await client.ask("session/new", cwd=str(at.project))
+        session = made["sessionId"]
+        said = [(await client.ask("session/prompt", sessionId=session, prompt=text("First.")))["messageId"]]
+        await client.ended()
+        said.append((await client.ask("session/prompt", sessionId=session, prompt=text("Second.")))["messageId"])
+        await client.ended(2)
+        told = client.updates("cursor_update")
+        assert [each["anchor"]["messageId"] for each in told] == said
+        assert {(each["anchor"]["type"], each["anchor"]["position"]) for each in told} == {("user_message", "before")}
+        second = told[1]["cursorId"]
+        copy = await client.ask("session/fork", sessionId=session, cwd=str(at.project), cursorId=second)
+        assert copy["availableCommands"] and copy["sessionId"] != session
+        await client.ask("session/prompt", sessionId=copy["sessionId"], prompt=text("In the fork."))
+        await client.ended(3)
+        assert "First." in str(at.model.requests[2].body) and "Second." not in str(at.model.requests[2].body)
+        await client.ask("session/prompt", sessionId=session, prompt=text("/undo 2 conversation yes"))
+        await client.until(lambda _: client.updates("cursor_update")[-1]["capabilities"] is None)
+        assert client.updates("cursor_update")[-1].keys() == {"sessionUpdate", "cursorId", "capabilities"}
+        asked = {"sessionId": session, "cwd": str(at.project), "cursorId": second}
+        assert (await client.refused("session/fork", **asked))["code"] == -32602
+        assert (await client.refused("session/fork", **{**asked, "sessionId": "none"}))["code"] == -32002
+
+
+async def test_cur_1_in_v2_a_client_that_does_not_take_them_is_not_told(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"], config=ON) as at, of_v2(at) as client:
+        await client.initialize()
+        made = await client.ask("session/new", cwd=str(at.project))
+        await client.ask("session/prompt", sessionId=made["sessionId"], prompt=text("First."))
+        await client.ended()
+        assert not client.updates("cursor_update")

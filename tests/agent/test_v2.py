@@ -171,7 +171,7 @@ async def test_v2_init_4_to_11_the_answer_has_objects_and_no_marker_of_v1(tmp_pa
         answer = await client.initialize()
         assert "authMethods" not in answer
         session = answer["capabilities"]["session"]
-        assert session.keys() == {"prompt", "mcp", "delete", "additionalDirectories", "systemPrompt"}
+        assert session.keys() == {"prompt", "mcp", "delete", "additionalDirectories", "systemPrompt", "fork"}
         assert session["systemPrompt"] == {"mode": {"override": {}}}
         assert session["mcp"] == {"stdio": {}, "http": {}}
         assert all(each == {} for each in session["prompt"].values())
@@ -402,7 +402,7 @@ async def test_v2_can_3_and_5_a_cancel_withdraws_the_question_itself(tmp_path: P
 
 async def test_v2_can_7_methods_of_v1_are_gone_and_single_items_are_not_cancelled(tmp_path: Path) -> None:
     async with place(tmp_path) as here, here.session() as (client, session):
-        for method in ("session/load", "session/set_mode", "authenticate", "logout", "session/fork"):
+        for method in ("session/load", "session/set_mode", "authenticate", "logout"):
             error = await client.refused(method, sessionId=session, cwd=str(here.project))
             assert error["code"] == -32601, method
         for method, params in (("tool_call/cancel", {"toolCallId": "x"}), ("terminal/cancel", {"terminalId": "x"})):
@@ -490,16 +490,20 @@ async def old_and_new(
     tmp_path: Path, script: Script, answers: Answers = silent
 ) -> AsyncIterator[tuple[Served, FakeEditor, Client, str]]:
     """A session that an editor has begun, and a client of v2 that has resumed it."""
-    async with (
-        served(tmp_path, script) as here,
-        connected(here.url, here.token) as transport, editor(here) as old, anyio.create_task_group() as tasks,
-    ):  # fmt: skip
-        client = Client(transport, answers)
-        tasks.start_soon(client.run)
+    async with served(tmp_path, script) as here, editor(here) as old, of_v2(here, answers) as client:
         assert (await client.initialize())["protocolVersion"] == 2
         session = (await old.new_session(here.project)).session_id
         await client.ask("session/resume", sessionId=session, cwd=str(here.project))
         yield here, old, client, session
+
+
+@asynccontextmanager
+async def of_v2(here: Served, answers: Answers = silent) -> AsyncIterator[Client]:
+    """A client of a server."""
+    async with connected(here.url, here.token) as transport, anyio.create_task_group() as tasks:
+        client = Client(transport, answers)
+        tasks.start_soon(client.run)
+        yield client
         tasks.cancel_scope.cancel()
 
 

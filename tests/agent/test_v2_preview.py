@@ -15,7 +15,7 @@ from acp_conformance.v2.v2_client import allows
 from tests.agent.kit import asks, bash, rounds
 
 from .kit import went
-from .test_v2 import BOUND, INFO, Client, Place, hanging, old_and_new, place, text
+from .test_v2 import BOUND, INFO, Client, Place, hanging, of_v2, old_and_new, place, text
 
 KEY = {"idempotencyKey": "a key"}
 HANGS = Answer(text=("One", " two"), hang_after=1)
@@ -215,6 +215,10 @@ async def test_v2_plan_3_documents_and_their_removal_need_no_capability(tmp_path
 # --- background work, single cancels -------------------------------------------------------------------------------
 
 
+async def nothing_runs_on(client: Client) -> None:
+    await client.until(lambda _: lists(client)[-1] == [])
+
+
 def lists(client: Client) -> list[Any]:
     return [each["background"] for each in client.updates("state_update")]
 
@@ -238,6 +242,61 @@ async def test_v2_st_9_and_10_each_state_lists_what_runs_on(tmp_path: Path) -> N
         kinds = [each for each in client.updates() if "exitStatus" in each or each.get("background") == []]
         assert kinds[-2]["exitStatus"] == {"exitCode": 0} and kinds[-1]["state"] == "idle"
         assert "stopReason" not in kinds[-1]
+
+
+@pytest.mark.parametrize("replay", [None, {"type": "start"}])
+async def test_v2_st_9_and_10_who_resumes_a_session_of_a_server_is_told_what_runs_on(
+    tmp_path: Path, replay: Any
+) -> None:
+    """The terminal comes before the state that lists it; its end before the state that does not. Who began it, too."""
+    script: Script = [asks(bash("read x <gate; echo over", background=True)), "It runs."]
+    async with old_and_new(tmp_path, script, allows) as (here, _, client, session), of_v2(here) as other:
+        made = await anyio.run_process(["mkfifo", str(here.project / "gate")])
+        assert made.returncode == 0
+        await client.ask("session/prompt", sessionId=session, prompt=text("Start it"))
+        await client.ended()
+        (call,) = {each["toolCallId"] for each in client.updates("tool_call_update")}
+        item = {"type": "terminal", "terminalId": call}
+        assert client.updates("state_update")[-1]["background"] == [item]
+        await other.initialize()
+        await other.ask("session/resume", sessionId=session, cwd=str(here.project), replayFrom=replay)
+        (told,) = other.updates("terminal_update")
+        assert (told["terminalId"], told["command"]) == (call, "read x <gate; echo over")
+        assert told["capabilities"] == {"cancel": {}}
+        assert lists(other)[-1] == [item] and other.updates().index(told) < other.updates().index(
+            other.updates("state_update")[-1]
+        )
+        (here.project / "gate").write_text("\n")
+        for each in (client, other):
+            await nothing_runs_on(each)
+            assert [one["exitStatus"] for one in each.updates("terminal_update") if "exitStatus" in one] == [
+                {"exitCode": 0}
+            ]
+        again = await other.ask("session/resume", sessionId=session, cwd=str(here.project), replayFrom=replay)
+        assert "background" not in json.dumps(again) and lists(other)[-1] == []
+
+
+async def test_v2_can_6_who_resumed_a_session_of_a_server_ends_what_runs_on(tmp_path: Path) -> None:
+    script: Script = [asks(bash("sleep 600", background=True)), "It runs."]
+    async with old_and_new(tmp_path, script, allows) as (here, _, client, session), of_v2(here) as other:
+        await client.ask("session/prompt", sessionId=session, prompt=text("Start it"))
+        await client.ended()
+        await other.initialize()
+        await other.ask("session/resume", sessionId=session, cwd=str(here.project))
+        (told,) = other.updates("terminal_update")
+        assert await other.ask("terminal/cancel", sessionId=session, terminalId=told["terminalId"]) == {}
+        for each in (client, other):
+            await nothing_runs_on(each)
+
+
+async def test_v2_st_10_what_ended_with_a_session_that_is_opened_anew_is_told(tmp_path: Path) -> None:
+    script: Script = [asks(bash("sleep 600", background=True)), "It runs."]
+    async with place(tmp_path, script) as here, here.session(allows) as (client, session):
+        await client.ask("session/prompt", sessionId=session, prompt=text("Start it"))
+        await client.ended()
+        assert len(lists(client)[-1]) == 1
+        await client.ask("session/resume", sessionId=session, cwd=str(here.project))
+        assert client.updates("terminal_update")[-1]["exitStatus"] == {} and lists(client)[-1] == []
 
 
 async def test_v2_can_6_and_7_a_terminal_that_runs_on_is_cancelled_by_itself(tmp_path: Path) -> None:

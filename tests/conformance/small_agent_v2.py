@@ -47,6 +47,7 @@ class SessionV2(Session):  # type: ignore[misc]
         self.waiting = set()
         self.keys, self.held = {}, {}
         self.loud = False
+        self.hidden = False
         self.silent = False
 
     def save(self):
@@ -117,6 +118,8 @@ class SmallV2(Small):  # type: ignore[misc]
                 each.turn.cancel()
 
     def update(self, session, sort, /, **update):
+        if session.hidden:
+            return
         if sort in ("agent_message_chunk", "agent_thought_chunk") and not fault("V2-MSG-1"):
             update.setdefault("messageId", "one" if fault("V2-MSG-3") else session.message)
         if sort == "agent_message_chunk":
@@ -144,6 +147,7 @@ class SmallV2(Small):  # type: ignore[misc]
             raise Failed(UNSUPPORTED, "version")
         self.agreed = True
         offered = params.get("capabilities")
+        self.shows = isinstance(offered, dict) and "subagents" in offered
         auth = (offered.get("auth") or {}) if isinstance(offered, dict) else {}
         methods = [{"type": "agent", "methodId": "key", "name": "Key"}]
         if fault("V2-AUTH-1"):
@@ -178,11 +182,22 @@ class SmallV2(Small):  # type: ignore[misc]
 
     async def do_session_new(self, params):
         session = SessionV2(new_id(), self.folder(params))
-        told = params.get("systemPrompt") or {"content": []}
+        told = self.told_in(params, session)
         session.told = "" if fault("V2-SYS-1") else "".join(each["text"] for each in told["content"])
         self.sessions[session.id] = session
         modes = {"modes": {}} if fault("V2-SESS-2") else {}
         return {"sessionId": session.id, **self.about(session), **modes}, lambda: self.commands(session)
+
+    def told_in(self, params, session):
+        told = params.get("systemPrompt") or {"mode": "append", "content": []}
+        if told.get("mode") != "append" and not fault("V2-SYS-2"):
+            if fault("V2-SYS-4"):
+                self.commands(session)
+            raise Failed(INVALID, "no such mode")
+        others = [each for each in told["content"] if each["type"] != "text"]
+        if others and not fault("V2-SYS-3"):
+            raise Failed(INVALID, "no such block")
+        return {"content": [each for each in told["content"] if each["type"] == "text"]}
 
     def about(self, session):
         return {"configOptions": self.options(session)}
@@ -225,6 +240,7 @@ class SmallV2(Small):  # type: ignore[misc]
             if not fault("V2-SESS-7"):
                 raise Failed(INVALID, "no such cursor")
             replay = None
+        self.told_in(params, SessionV2(params["sessionId"], params["cwd"]))
         session = await self.opened(params, "")
         said = [*session.spoken] if replay or fault("V2-SESS-5") else []
         for who, id_, text in reversed(said) if fault("V2-SESS-6") else said:
@@ -388,6 +404,9 @@ class SmallV2(Small):  # type: ignore[misc]
         if name == "plan":
             self.plan(session, arguments["steps"])
             return "completed", text("Shown."), "shown"
+        if name == "delegate":
+            words = await self.delegate(session, arguments["text"])
+            return "completed", text(words), words
         if name == "question":
             words = await self.form(session, id_, arguments["text"])
             return "completed", text(words), words
@@ -435,6 +454,19 @@ class SmallV2(Small):  # type: ignore[misc]
         if fault("V2-PLAN-2"):
             entries[1]["status"] = "later"
         self.update(session, "plan_update", plan={"type": "items", "planId": "steps", "entries": entries})
+
+    async def delegate(self, session, task):
+        child = SessionV2(new_id(), session.cwd)
+        child.spoken.append(["user", new_id(), task])
+        child.hidden = not self.shows and not fault("V2-SUB-3")
+        about = {"sessionId": child.id, "title": "kit"}
+        if self.shows and not fault("V2-SUB-1"):
+            self.update(session, "subagent_update", **about, state={"state": "running"})
+        words, _, _ = await self.model(session if fault("V2-SUB-2") else child, [{"role": "user", "content": task}])
+        if fault("V2-SUB-1"):
+            self.update(session, "subagent_update", **about, state={"state": "idle"})
+        self.state(child, "running" if fault("V2-SUB-4") else "idle")
+        return words
 
     async def form(self, session, id_, text):
         schema = {"type": "object", "properties": {"answer": {"type": "string"}}}

@@ -234,6 +234,30 @@ async def test_an_answer_that_is_not_streamed_is_read() -> None:
     assert isinstance(events[-1], llm.Finished) and events[-1].reason == "tool_calls"
 
 
+async def test_events_that_are_text_under_the_type_of_frames_are_read() -> None:
+    """As the double `llm-katan` sends them, with and without a call."""
+    start = {"contentBlockStart": {"start": {"toolUse": {"toolUseId": "t", "name": "read"}}, "contentBlockIndex": 1}}
+    call = {"contentBlockDelta": {"delta": {"toolUse": {"input": '{"path": "a"}'}}, "contentBlockIndex": 1}}
+    for calls, reason in ((), "end_turn"), ((start, call), "tool_use"):
+        events = [
+            {"messageStart": {"role": "assistant"}},
+            {"contentBlockStart": {"start": {"text": {}}, "contentBlockIndex": 0}},
+            {"contentBlockDelta": {"delta": {"text": "Héllo"}, "contentBlockIndex": 0}},
+            {"contentBlockStop": {"contentBlockIndex": 0}}, *calls, {"messageStop": {"stopReason": reason}},
+            {"metadata": {"usage": {"inputTokens": 3, "outputTokens": 2, "totalTokens": 5}, "metrics": {}}},
+        ]  # fmt: skip
+        whole = b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in events)
+        pieces = tuple(whole[place : place + 11] for place in range(0, len(whole), 11))
+        raw = RawAnswer(pieces, content_type="application/vnd.amazon.eventstream")
+        async with connected("bedrock", [raw]) as (provider, _):
+            found = await collect(provider)
+        assert "".join(each.text for each in found if isinstance(each, llm.TextDelta)) == "Héllo"
+        assert [(each.name, each.arguments) for each in found if isinstance(each, llm.ToolUse)] == (
+            [("read", '{"path": "a"}')] if calls else []
+        )
+        assert [each.input_tokens for each in found if isinstance(each, llm.UsageReport)] == [3]
+
+
 async def test_no_two_documents_of_a_message_have_one_name() -> None:
     paper = llm.DocumentPart("JVBERi0=", "a.pdf")
     made = llm.AssistantMessage("", (llm.ToolUse("c1", "read", "{}"), llm.ToolUse("c2", "read", "{}")))

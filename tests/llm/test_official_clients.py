@@ -1,4 +1,4 @@
-"""Our double of the model servers, read by the official clients of OpenAI, Anthropic and Ollama: independent
+"""Our double of the model servers, read by the official clients of OpenAI, Anthropic, Google and Ollama: independent
 implementations, so that a provider of ours and the double cannot be wrong in the same way."""
 
 import json
@@ -33,6 +33,11 @@ def of_anthropic(model: FakeModel) -> "AsyncAnthropic":
 
 def of_ollama(model: FakeModel) -> Any:
     return import_module("ollama").AsyncClient(host=model.base_url.removesuffix("/v1"))
+
+
+def of_google(model: FakeModel) -> Any:
+    genai = import_module("google.genai")
+    return genai.Client(api_key="key", http_options={"base_url": model.base_url.removesuffix("/v1")}).aio
 
 
 Seen = tuple[str, list[tuple[str, Any]], tuple[int, int]]
@@ -95,8 +100,24 @@ async def ollama(model: FakeModel) -> Seen:
     return text, calls, usage
 
 
+async def gemini(model: FakeModel) -> Seen:
+    tool = {"function_declarations": [{"name": "read", "description": "Reads.", "parameters": SCHEMA}]}
+    text, calls, usage, ended = "", [], (0, 0), None
+    async with of_google(model) as client:
+        asked = {"model": "fake-model", "contents": ASKED, "config": {"tools": [tool]}}
+        async for part in await client.models.generate_content_stream(**asked):
+            (one,) = part.candidates
+            ended = one.finish_reason or ended
+            text += "".join(each.text for each in one.content.parts if each.text and not each.thought)
+            calls += [(each.name, dict(each.args)) for each in part.function_calls or ()]
+            if (counted := part.usage_metadata) is not None:
+                usage = counted.prompt_token_count, counted.candidates_token_count
+    assert ended is not None and ended.name == "STOP"
+    return text, calls, usage
+
+
 Ask = Callable[[FakeModel], Awaitable[Seen]]
-each_api = pytest.mark.parametrize("ask", [chat, responses, messages, ollama])
+each_api = pytest.mark.parametrize("ask", [chat, responses, messages, gemini, ollama])
 
 
 @each_api
@@ -114,6 +135,9 @@ async def test_an_error_is_the_one_that_its_status_says(ask: Ask, status: int, k
     error: type[Exception] = getattr(import_module("anthropic" if ask is messages else "openai"), kind)
     if ask is ollama:  # It has one for all.
         error, body = import_module("ollama").ResponseError, {"error": "in these words"}
+    if ask is gemini:
+        error = getattr(import_module("google.genai.errors"), "ServerError" if status == 500 else "ClientError")
+        body = {"error": {"code": status, "message": "in these words", "status": "SOME_STATUS"}}
     async with FakeModel([Failure(status, body)]) as model:
         with pytest.raises(error, match="in these words"):
             await ask(model)
@@ -121,7 +145,7 @@ async def test_an_error_is_the_one_that_its_status_says(ask: Ask, status: int, k
 
 async def test_what_it_thinks_is_read_by_the_clients_that_show_it() -> None:
     thinking = Answer(thought=("Let me", " see."), text="Done.")
-    async with FakeModel([thinking, thinking]) as model:
+    async with FakeModel([thinking] * 3) as model:
         said = [{"role": "user", "content": ASKED}]
         async with of_ollama(model) as client:
             parts = await client.chat("fake-model", said, stream=True, think=True)
@@ -130,6 +154,10 @@ async def test_what_it_thinks_is_read_by_the_clients_that_show_it() -> None:
         async with of_anthropic(model) as client, client.messages.stream(**asked) as stream:
             whole = await stream.get_final_message()
         assert [block.type for block in whole.content] == ["thinking", "text"]
+        async with of_google(model) as client:
+            answer = await client.models.generate_content(model="fake-model", contents=ASKED)
+            parts = [(part.text, bool(part.thought)) for part in answer.candidates[0].content.parts]
+        assert parts == [("Let me", True), (" see.", True), ("Done.", False)]
 
 
 async def test_the_models_are_listed() -> None:

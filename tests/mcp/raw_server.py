@@ -31,6 +31,9 @@ tools = [
 ]  # fmt: skip
 asked: dict[object, object] = {}
 opened: list[object] = []
+works: dict[str, object] = {}
+"""In the mode `tasks`: `states` are what the task answers, one after the other, the last one from then on."""
+NOW = "2026-11-29T12:00:00Z"
 lock = threading.Lock()
 
 
@@ -120,7 +123,7 @@ def answer(message: dict[str, object]) -> None:
     assert isinstance(params, dict)
     match message.get("method"):
         case "initialize":
-            if MODE == "modern":
+            if MODE in ("modern", "tasks", "ttl"):
                 error = {"code": -32022, "message": "no", "data": {"supported": ["2026-07-28"], "requested": "x"}}
                 send({"id": number, "error": error})
                 return
@@ -144,7 +147,12 @@ def answer(message: dict[str, object]) -> None:
             if MODE.startswith("["):
                 send({"id": number, "result": {"tools": json.loads(MODE)}})
                 return
-            extra = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if MODE == "modern" else {}
+            note("listed")
+            extra = (
+                {"resultType": "complete", "ttlMs": int(MODE == "ttl"), "cacheScope": "private"}
+                if MODE in ("modern", "tasks", "ttl")
+                else {}
+            )
             send({"id": number, "result": {"tools": page[start : start + 5], **more, **extra}})
         case "prompts/list":
             if MODE == "promptless":
@@ -160,6 +168,20 @@ def answer(message: dict[str, object]) -> None:
         case "resources/read":
             words = "[instructions 0123456789ab: for everything]"
             send({"id": number, "result": {"contents": [{"uri": params["uri"], "text": words}]}})
+        case "tools/call" if MODE == "tasks":
+            note(json.dumps(params.get("_meta", {}).get("io.modelcontextprotocol/clientCapabilities", {})))
+            task = {"taskId": "t1", "status": "working", "ttlMs": None, "pollIntervalMs": 1}
+            works.update(params["arguments"])
+            send({"id": number, "result": {"resultType": "task", "createdAt": NOW, "lastUpdatedAt": NOW, **task}})
+        case "tasks/get":
+            note(f"asked for {params['taskId']}")
+            states = works.get("states") or [{"status": "working"}]
+            assert isinstance(states, list)
+            state = states.pop(0) if len(states) > 1 else states[0]
+            send({"id": number, "result": {"resultType": "complete", "taskId": "t1", "pollIntervalMs": 1, **state}})
+        case "tasks/update" | "tasks/cancel":
+            note(f"{message['method']} {params['taskId']} {json.dumps(params.get('inputResponses'))}")
+            send({"id": number, "result": {"resultType": "complete"}})
         case "tools/call":
             call(number, params["name"], params.get("arguments") or {})
         case "notifications/cancelled":

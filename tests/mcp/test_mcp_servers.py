@@ -253,3 +253,15 @@ async def test_cancelling_the_keeper_kills_the_processes_and_closing_what_never_
     await servers.close()
     await servers.run()
     assert [state.state for state in servers.states()] == ["closed"]
+
+
+async def test_lists_are_read_again_once_they_are_older_than_their_server_said(tmp_path):
+    """`ttlMs` of 2026-07-28; 0 says nothing of how long they hold."""
+    async with kept(
+        raw("ttl", old := tmp_path / "old", "old"), raw("modern", fresh := tmp_path / "fresh", "fresh")
+    ) as k:
+        before, known = old.read_text().count("listed"), fresh.read_text().count("listed")
+        while old.read_text().count("listed") == before:
+            k.servers.refresh()
+            await anyio.sleep(0.01)
+        assert fresh.read_text().count("listed") == known

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from acp_agent.errors import ConnectionClosed, PeerError, RequestCancelled, StoreError
@@ -49,13 +50,21 @@ Page = Callable[[str, int, int], Awaitable[Sequence[tuple[int, bytes]]]]
 
 
 class Watcher:
-    """A client at a session. `answers`: whether it is asked. `turns`: as `watches_turns` has it."""
+    """A client at a session. `answers`: whether it is asked. `turns`: as `watches_turns` has it. `cursors`: whether it
+    takes these."""
 
-    def __init__(self, connection: Connection, plan: RenderingPlan, *, answers: bool, turns: bool) -> None:
+    def __init__(
+        self, connection: Connection, plan: RenderingPlan, *, answers: bool, turns: bool, cursors: bool
+    ) -> None:
         self.connection = connection
         self.plan = plan
         self.answers = answers
         self.turns = turns
+        self.cursors = cursors
+        self.cursor_ids: set[str] = set()
+        """Those that it was told with their anchors."""
+        self.later: list[acp.CursorUpdate] = []
+        """What it is told once it is live, behind the messages."""
         self.place = 0
         """Of the last update that it was sent."""
         self.live = False
@@ -163,9 +172,17 @@ class Audience:
         """Raises KeyError."""
         return self._watchers[connection]
 
-    def enter(self, connection: Connection, plan: RenderingPlan, *, answers: bool, turns: bool = False) -> Watcher:
+    def enter(
+        self,
+        connection: Connection,
+        plan: RenderingPlan,
+        *,
+        answers: bool,
+        turns: bool = False,
+        cursors: bool = False,
+    ) -> Watcher:
         """Who is there already comes anew. Nothing is sent to it before `follow`."""
-        watcher = Watcher(connection, plan, answers=answers, turns=turns)
+        watcher = Watcher(connection, plan, answers=answers, turns=turns, cursors=cursors)
         if (before := self._watchers.get(connection)) is not None:
             self._withdraw(before)
             self.driver = watcher if self.driver is before else self.driver
@@ -228,6 +245,9 @@ class Audience:
                 break
         watcher.live = True
         watcher.place = max(watcher.place, self.place)
+        later, watcher.later = watcher.later, []
+        for cursor in later:
+            self._point(watcher, cursor)
         for note in self._latest.values():
             watcher.connection.notify("session/update", note)
         self._tell(watcher)
@@ -259,6 +279,10 @@ class Audience:
         """`place`: as `Client.update` has it."""
         update: Any = note.update
         self._shown(self.session_id, update)
+        if isinstance(update, acp.CursorUpdate):
+            for watcher in self._watchers.values():
+                self._point(watcher, update)
+            return
         if place == 0 and isinstance(update, STATES):
             self._latest[type(update)] = note
         speaker, mark = NOBODY
@@ -283,6 +307,20 @@ class Audience:
                 watcher.connection.notify("session/update", own)
             if place > 0:
                 watcher.place = place
+
+    def _point(self, watcher: Watcher, update: acp.CursorUpdate) -> None:
+        """An anchor is told once."""
+        if not watcher.cursors:
+            return
+        if not watcher.live:
+            watcher.later.append(update)
+            return
+        if update.anchor is not UNSET:
+            if update.cursor_id in watcher.cursor_ids:
+                update = replace(update, anchor=UNSET)
+            watcher.cursor_ids.add(update.cursor_id)
+        note = acp.SessionNotification(session_id=self.session_id, update=update)
+        watcher.connection.notify("session/update", note)
 
     def tell_others(self, meta: dict[str, Any]) -> None:
         """Tells all but the speaker (a client of v2 as well) something of the session that has no update of its own."""

@@ -47,7 +47,7 @@ from acp_agent.loop.session import Session
 from acp_agent.opening import Opening
 from acp_agent.protocol.client import Wire
 from acp_agent.protocol.connection import Reply
-from acp_agent.protocol.profiles import RenderingPlan, watches_turns
+from acp_agent.protocol.profiles import RenderingPlan, takes_cursors, watches_turns
 from acp_agent.safety.deciding.audit import TOKEN
 from acp_agent.schema import acp
 from acp_agent.store.base import ClientPrompt, SessionRecord
@@ -81,6 +81,7 @@ SESSION = ("sessionId", "cwd", "additionalDirectories", "mcpServers")
 ONCE = ("session/prompt", STEERING, *UNDO_METHODS[2:])
 """What is not asked again if the process that was asked has gone: it may have begun."""
 CONTINUED = "This session was continued in a terminal or an editor. What was said there is shown now: send it again."
+MISSED = "acp_agent.loop.memory.replay:missed"
 LEASES = 2
 """So many of them a process is waited for that runs a session and does not answer."""
 TRY_AGAIN = 0.2
@@ -359,7 +360,8 @@ class RemoteAgent(Agent):
         self._house.onlookers.setdefault(audience.session_id, set()).add(self._taken_over)
         self._house.back(audience.session_id)
         answers, turns = self._identity.scope != "watch", watches_turns(self._capabilities)
-        return audience.enter(self.connection, plan, answers=answers, turns=turns)
+        cursors = takes_cursors(self._capabilities) and self._opening.config().settings.protocol.unstable
+        return audience.enter(self.connection, plan, answers=answers, turns=turns, cursors=cursors)
 
     def _start(self, session: Session) -> None:
         if session.id in self._watching:
@@ -380,7 +382,9 @@ class RemoteAgent(Agent):
         async with self._replays:
             entries, place = await store.do(store.so_far, request.session_id)
             running = running or (session is not None and session.queue.busy)
-            for update in load(REPLAY)(entries, running=running):
+            for update in load(REPLAY)(entries, running=running, cursors=watcher.cursors):
+                if update["sessionUpdate"] == "cursor_update":
+                    watcher.cursor_ids.add(update["cursorId"])
                 audience.send(watcher, update)
                 await self.connection.drain()
             del entries
@@ -394,6 +398,12 @@ class RemoteAgent(Agent):
             raise InvalidParams("Invalid params: $._meta.after: the `seq` of the last update is expected")
         session, watcher, audience = await self._joined(request)
         watcher.place = audience.place if after is None else after
+        if after is not None and watcher.cursors:
+            _, store = await asyncio.to_thread(self._opening.own)
+            async with self._replays:
+                marks = await store.do(store.turns, request.session_id, after)
+                entries = await store.do(store.entries, request.session_id)
+                watcher.later[:0] = load(MISSED)(entries, [mark for _, mark in marks])
         resumed = acp.ResumeSessionResponse(**_told_of(session, watcher.place))
         return self._begun(resumed, session, watcher, audience)
 
@@ -572,5 +582,7 @@ def _told_of(session: Session | None, place: int) -> dict[str, Any]:
     """As `told_of`, and how far the client is. `session`: if it is open."""
     told = {} if session is None else told_of(session)
     running = session is not None and session.queue.busy
-    more = {"seq": place, "turn": {"state": "running" if running else "idle"}}
+    more: dict[str, Any] = {"seq": place, "turn": {"state": "running" if running else "idle"}}
+    if session is not None and (commands := session.background()):
+        more["background"] = commands
     return {**told, "meta": {**(told.get("meta") or {}), **more}}

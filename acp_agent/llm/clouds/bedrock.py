@@ -29,7 +29,7 @@ from acp_agent.llm.messages_answer import Block, Delta, Event, MessagesAnswer, U
 from acp_agent.llm.messages_request import MessagesEncoder
 from acp_agent.llm.provider_errors import ErrorInAnswer, complaint, error_from_object
 from acp_agent.llm.transport.http_provider import Exchange, HttpProvider
-from acp_agent.llm.transport.sse import BLANK, LONGEST_ANSWER, EventTooLong, FoldedAnswer, WebPage
+from acp_agent.llm.transport.sse import BLANK, LONGEST_ANSWER, AnswerReader, EventTooLong, FoldedAnswer, WebPage
 
 MISSING = "Amazon Bedrock needs the package botocore: pip install 'acp-coder[bedrock]'"
 NO_CREDENTIALS = (
@@ -187,7 +187,7 @@ def _block(block: Mapping[str, Any], place: str) -> dict[str, Any]:
 
 class EventStreamReader:
     """Reads one answer from its bytes, in `application/vnd.amazon.eventstream`, or the JSON of an answer that was not
-    streamed, as proxies send it. Raises what `answer` raises, `WebPage`, `EventTooLong`."""
+    streamed, or events as text, as proxies send them. Raises what `answer` raises, `WebPage`, `EventTooLong`."""
 
     def __init__(self, buffer: Any, answer: FoldedAnswer) -> None:
         self._answer = answer
@@ -195,6 +195,7 @@ class EventStreamReader:
         # What botocore's parser raises for headers that are none.
         self._broken = (load("botocore.eventstream:ParserError"), UnicodeDecodeError, KeyError, struct.error)
         self._document: bytearray | None = None
+        self._text: AnswerReader | None = None
         self._begun = False
 
     def feed(self, chunk: bytes) -> Iterator[llm.ModelEvent]:
@@ -204,6 +205,11 @@ class EventStreamReader:
                 raise WebPage
             if start.startswith(b"{"):
                 self._document = bytearray()
+            if start.startswith((b"data:", b"event:")):  # Of a gateway, whatever its type is said to be.
+                self._text = AnswerReader(self._answer)
+        if self._text is not None:
+            yield from self._text.feed(chunk)
+            return
         if self._document is not None:
             self._document += chunk
             if len(self._document) > LONGEST_ANSWER:
@@ -223,6 +229,8 @@ class EventStreamReader:
             raise ErrorInAnswer(f"the stream is malformed: {broken}") from broken
 
     def end(self) -> Iterator[llm.ModelEvent]:
+        if self._text is not None:
+            yield from self._text.end()
         for event in _streamed(bytes(self._document)) if self._document is not None else ():
             yield from self._answer.feed(event)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from types import MappingProxyType
 from typing import Any
 
 import anyio
@@ -43,6 +44,8 @@ class Exchange(msgspec.Struct, frozen=True):
     """Takes the words of a refusal; true if the request is worth sending again, in another form."""
     path: str = ""
     """Of the request, below the base URL, where it depends on the model."""
+    headers: Mapping[str, str] = {}
+    """In place of those of the same names."""
 
 
 class HttpProvider:
@@ -140,7 +143,7 @@ class HttpProvider:
         while True:
             exchange = self._exchange(messages, tools, settings)
             try:
-                response = await self._send("POST", exchange.path or self.path, exchange.body)
+                response = await self._send("POST", exchange.path or self.path, exchange.body, more=exchange.headers)
                 if response.status == 200:
                     return response, exchange.answer
                 async with aclosing(response):
@@ -200,13 +203,21 @@ class HttpProvider:
             yield event
 
     async def _send(
-        self, method: str, path: str, body: bytes | None, *, timeout: float = 0, base: str | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        *,
+        timeout: float = 0,
+        base: str | None = None,
+        more: Mapping[str, str] = MappingProxyType({}),
     ) -> http.HttpResponse:
         headers = {"Accept": "text/event-stream, application/json"}
         if body is not None:
             headers["Content-Type"] = "application/json"
         headers.update(self._headers)
-        headers.update(self._options.headers)
+        headers.update((name, value) for name, value in self._options.headers.items() if name.lower() not in more)
+        headers.update(more)
         url, question, query = (self._base_url if base is None else base).partition("?")
         address = f"{url}{path}{question}{query}"
         headers.update(await self._authorized(method, address, body))

@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from acp_agent.errors import AgentError, ToolError
 from acp_agent.executors.base import Command, ExitStatus, Process, Terminal
+from acp_agent.legible import legible
 from acp_agent.llm.base import TextPart, UserMessage
 from acp_agent.loop.beside.panes import Panes
 from acp_agent.loop.prompts.instructions import neutral
@@ -153,6 +154,16 @@ class SessionRuns:
     def running_call(self, roots: Roots) -> str:
         """The id of the call whose command runs in the background there, the last of them; empty if none does."""
         return next((run.call.id for run in reversed(self._runs.values()) if run.running and run.is_in(roots)), "")
+
+    def running(self) -> list[dict[str, str]]:
+        """The calls whose commands run in the background, their titles, and these."""
+        clean, found = self._outputs.redactor.redact, []
+        for run in self._runs.values():
+            if run.running:
+                title = run.command.script if run.call.ready is None else legible(run.call.ready.description.title)
+                shown = {"title": clean(title), "command": clean(run.command.script)}
+                found.append({"toolCallId": run.call.id, **shown})
+        return found
 
     # --- the life of a run ------------------------------------------------------------------------------------
 

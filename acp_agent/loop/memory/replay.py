@@ -13,7 +13,7 @@ from msgspec import UNSET, to_builtins
 from acp_agent.legible import verbatim
 from acp_agent.llm.base import AssistantMessage, Message
 from acp_agent.loop.memory.history import History, decode_message, decode_messages
-from acp_agent.loop.memory.rewinding import RewindError, TurnMark, asks_model, before, kept
+from acp_agent.loop.memory.rewinding import RewindError, TurnMark, asks_model, before, kept, prompts_of
 from acp_agent.schema import acp
 from acp_agent.store.base import LogEntry, read_stored
 
@@ -169,6 +169,17 @@ def begun(message_id: str) -> acp.CursorUpdate:
 def changed(message_id: str, *, stands: bool) -> acp.CursorUpdate:
     """What can be done at it once the prompt was taken back, or restored."""
     return acp.CursorUpdate(cursor_id=BEFORE + message_id, capabilities=CAN_FORK if stands else None, anchor=UNSET)
+
+
+def missed(entries: Iterable[LogEntry], marks: Iterable[bytes]) -> list[acp.CursorUpdate]:
+    """For a client that has seen all but the prompts of these marks: the cursors of those that stand, and what can be
+    done at the others now."""
+    new = {read_stored(mark, type=TurnMark).message_id for mark in marks}
+    return [
+        begun(each.message_id) if each.message_id in new else changed(each.message_id, stands=not each.cut)
+        for each in prompts_of(entries)
+        if each.message_id and not (each.cut and each.message_id in new)
+    ]
 
 
 def with_cursors(updates: list[dict[str, Any]], entries: Iterable[LogEntry]) -> Iterator[dict[str, Any]]:

@@ -34,7 +34,7 @@ from acp_agent.loop.memory.token_counts import TokenEstimator, definition_chars
 from acp_agent.loop.model.advice import advised
 from acp_agent.loop.model.models import NAMED_ANSWER, Models, ServedModel
 from acp_agent.loop.model.spending import Spending, plausible
-from acp_agent.loop.options import AUTO_MODEL
+from acp_agent.loop.options import AUTO_MODEL, fast_factor
 from acp_agent.loop.session_state import SessionState
 from acp_agent.loop.toolbox.relevance import Embed
 
@@ -175,6 +175,11 @@ class SessionModels:
         config = self._session.config
         return await self._models.ready(config, choice, named=choice == self._chosen and not self.where(choice))
 
+    def at_speed(self, settings: ModelSettings, served: ServedModel) -> tuple[ModelSettings, float]:
+        """The settings of a request to this model, and what its price is multiplied by."""
+        factor = fast_factor(self._session.config.settings, served.name) if settings.fast else 0.0
+        return replace(settings, model=served.id, fast=factor > 0), factor or 1.0
+
     @property
     def fallbacks(self) -> list[str]:
         settings = self._session.config.settings
@@ -261,6 +266,7 @@ class ReadyModel:
         spending = self._models.spending
         await spending.allow()
         served, choice = self.served, self._line[self._place]
+        settings, factor = self._models.at_speed(settings, served)
         said, began, counted = 0, False, False
         span = tracing.start(
             f"chat {served.id}",
@@ -270,7 +276,7 @@ class ReadyModel:
         )
         failure: BaseException | None = None
         try:
-            events = served.provider.stream(messages, tools, replace(settings, model=served.id))
+            events = served.provider.stream(messages, tools, settings)
             async with aclosing(events):
                 async for event in events:
                     match event:
@@ -281,7 +287,7 @@ class ReadyModel:
                         case UsageReport():
                             event = plausible(event)
                             await spending.prepare(served, event)
-                            spending.count(served, event)
+                            spending.count(served, event, factor=factor)
                             counted = True
                             span.set(
                                 gen_ai__usage__input_tokens=event.input_tokens,
@@ -298,7 +304,7 @@ class ReadyModel:
             if began and not counted:
                 chars = settings.chars + definition_chars(tools) + size_of(messages)
                 tokens = (self._models.estimator.tokens(served.name, number) for number in (chars, said))
-                spending.count(served, UsageReport(*tokens), estimated=True)
+                spending.count(served, UsageReport(*tokens), factor=factor, estimated=True)
 
     # --- fallback ---------------------------------------------------------------------------------------------
 

@@ -92,6 +92,10 @@ class Spending:
                 self._stopped = self._stopped or cap
                 raise CostLimit(f"Stopped: {self._stopped.words}.", self._stopped.key)
 
+    async def at_cap(self) -> bool:
+        """Whether the user would be asked before another call. Raises StoreError."""
+        return await self._reached() is not None
+
     async def _may_go_on(self, cap: Cap) -> bool:
         more = f"Go on, until it is {dollars(cap.spent + cap.amount)}"
         return bool(await load(ASK)(self._session.outbox, f"{cap.words[0].upper()}{cap.words[1:]}", more))
@@ -117,9 +121,9 @@ class Spending:
         if self._known(model, usage) is None:
             await anyio.to_thread.run_sync(load, LISTED)
 
-    def count(self, model: ServedModel, usage: UsageReport, *, estimated: bool = False) -> None:
-        """Adds a call to the store."""
-        cost = self._known(model, usage)
+    def count(self, model: ServedModel, usage: UsageReport, *, factor: float = 1.0, estimated: bool = False) -> None:
+        """Adds a call to the store. `factor`: what our price of it is multiplied by."""
+        cost = self._known(model, usage, factor)
         if cost is None:
             cost = load(LISTED)(model.settings.base_url, model.id, usage)
         if cost is None:
@@ -144,14 +148,14 @@ class Spending:
             self._store.add(day, self._session.id, name, spent)
             del self._unsaved[0]
 
-    def _known(self, model: ServedModel, usage: UsageReport) -> float | None:
+    def _known(self, model: ServedModel, usage: UsageReport, factor: float = 1.0) -> float | None:
         """Dollars, if the table of prices is not needed to know them."""
         url = model.settings.base_url
         if usage.cost is not None and host_of(url) == CHARGING:
             return usage.cost
         for price in self._session.config.settings.agent.prices:
             if fnmatchcase(model.name, price.model):
-                return own_cost(price, usage)
+                return own_cost(price, usage) * factor
         api = model.settings.api
         if (api and WIRE_APIS[api].free) or not (needs_key(url) or _is_proxy(model)):
             return 0.0

@@ -32,6 +32,7 @@ def model_settings(
         ),
         context=session.outbox.clean(context),
         thought_level=THOUGHT_LEVELS.get(session.choices.thought_level),
+        fast=session.choices.fast,
         max_output_tokens=agent.max_output_tokens or None,
         cache_key=session.cache_key,
     )

@@ -168,6 +168,8 @@ class SessionServers:
 
     async def ready(self) -> None:
         """Waits until all servers are connected or have failed, or for as long as a prompt may wait."""
+        if self._servers is not None:
+            self._servers.refresh()
         with anyio.move_on_after(self._wait):
             while any(state.state == "connecting" for state in self.states()):
                 await self._news.wait()

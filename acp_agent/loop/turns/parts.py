@@ -20,14 +20,18 @@ from acp_agent.loop.toolbox.toolbox import Toolbox
 from acp_agent.loop.turns.context_use import ContextUse
 from acp_agent.loop.turns.session_prompts import Prompts
 from acp_agent.loop.turns.session_turns import Turns
+from acp_agent.loop.turns.suggestions import Suggestions
 from acp_agent.tools.net.web_access import WebAccess
 
 
 class Beside:
-    """MCP servers, schedules and the browser, which run next to the turns until it is closed. `scheduler`: `None` if
-    schedules are turned off."""
+    """MCP servers, schedules, the browser and suggestions, which run next to the turns until it is closed.
+    `scheduler`: `None` if schedules are turned off."""
 
-    def __init__(self, servers: SessionServers, scheduler: Scheduler | None, web: WebAccess) -> None:
+    def __init__(
+        self, servers: SessionServers, scheduler: Scheduler | None, web: WebAccess, suggestions: Suggestions
+    ) -> None:
+        self.suggestions = suggestions
         self._servers = servers
         self._scheduler = scheduler
         self._web = web
@@ -40,6 +44,7 @@ class Beside:
                 if self._scheduler is not None:
                     tasks.start_soon(self._scheduler.live)
                 tasks.start_soon(self._web.live)
+                tasks.start_soon(self.suggestions.live)
 
     async def close(self) -> None:
         await self._servers.close()

@@ -17,6 +17,7 @@ from acp_agent.loop.prompts.prompt_text import leading_text
 from acp_agent.loop.session_state import SessionState
 from acp_agent.loop.toolbox.toolbox import Toolbox
 from acp_agent.loop.turns.command_prompts import Asked
+from acp_agent.loop.turns.suggestions import Suggestions
 from acp_agent.schema.acp import ContentBlock, StopReason
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class Turns:
         toolbox: Toolbox,
         calls: Calls,
         journal: Journal,
+        suggestions: Suggestions,
         troubles: Sequence[str] = (),
     ) -> None:
         """`troubles`: what is to be said before the first turn."""
@@ -43,6 +45,7 @@ class Turns:
         self._toolbox = toolbox
         self._calls = calls
         self._journal = journal
+        self._suggestions = suggestions
         self._told = False
 
     async def prepare(self) -> Sequence[str]:
@@ -122,6 +125,8 @@ class Turns:
                 if reason != "end_turn" or not (words := await hooks.goes_on("Stop", rounds, last)):
                     if spoke and (contradicted := facts.contradicts()):
                         outbox.say(contradicted)
+                    if spoke:
+                        self._suggestions.after(model, host)
                     return reason
                 rounds += 1
                 self._memory.add(UserMessage((TextPart(words),), own=True))

@@ -86,7 +86,7 @@ class V2:
         match method:
             case "session/prompt":
                 return await self._prompt(given)
-            case "session/new" | "session/resume":
+            case "session/new" | "session/resume" | "session/fork":
                 return await self._open(method, given)
             case "session/close":
                 return await self._close(given)
@@ -137,16 +137,21 @@ class V2:
 
     async def _open(self, method: str, params: dict[str, Any]) -> Any:
         replay, given = to_v1.opening(params)
-        session_id = str(given.get("sessionId"))
-        self._closed.discard(session_id)
+        resumes, session_id = method == "session/resume", str(given.get("sessionId"))
+        replay = replay if resumes else ""
+        if resumes:
+            self._closed.discard(session_id)
         self._replayed.clear()
         answered = self._shown(await self._ask("session/load" if replay else method, given))
         shown: Any = answered.result if isinstance(answered, Reply) else answered
         shown["availableCommands"] = self._commands
         for each in (*self._replayed, session_id) if replay else ():
             self._update(each, {"sessionUpdate": "replay_complete"})
-        if method == "session/resume":
-            turn = (shown.get("_meta") or {}).pop("turn", None)
+        if resumes:
+            meta = shown.get("_meta") or {}
+            turn, running = meta.pop("turn", None), meta.pop("background", ())
+            for new in self._updates.runs_in_background(session_id, running):
+                self._update(session_id, new)
             self._state(session_id, from_v1.state(turn or {"state": "idle"}))
         return answered
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from acp_agent.protocol.v2.patches import patch
 from acp_agent.schema import acp
 
 CHUNKS = (acp.UserMessageChunk, acp.AgentMessageChunk, acp.AgentThoughtChunk)
-SESSION = ("delete", "additionalDirectories", "systemPrompt", "title", "status", "archive", "options")
+SESSION = ("delete", "additionalDirectories", "systemPrompt", "title", "status", "archive", "options", "fork")
 """Capabilities that are as in v1."""
 NOT_DONE = ("failed", "cancelled")
 CAN_CANCEL: dict[str, Any] = {"cancel": {}}
@@ -119,6 +119,8 @@ class Updates:
         """By session, those that have not ended, and whether their call has."""
         self._calls: dict[str, dict[str, bool]] = {}
         """By session, the calls that have not ended, and whether they run and can be cancelled."""
+        self._commands: dict[str, str] = {}
+        """By call that has not ended, if it runs one."""
         self._background: dict[str, int] = {}
         """By session, how much of it was told."""
 
@@ -143,7 +145,7 @@ class Updates:
                 yield {**given, "availableCommands": [command(each) for each in given["availableCommands"]]}
             case "plan":
                 yield as_document(given)
-            case "subagent_update":
+            case "subagent_update" | "cursor_update":
                 yield {"capabilities": None, **given}
             case "session_info_update":
                 yield from _info(given)
@@ -154,6 +156,19 @@ class Updates:
     def runs_on(self, session_id: str, id_: str) -> bool:
         """Whether that terminal runs although its call has ended."""
         return self._terminals.get(session_id, {}).get(id_, False)
+
+    def runs_in_background(self, session_id: str, commands: Iterable[Mapping[str, str]]) -> Iterator[dict[str, Any]]:
+        """A session is opened again, in which no commands run but these; yields what is new."""
+        running = {each["toolCallId"]: each for each in commands}
+        terminals = self._terminals.setdefault(session_id, {})
+        for id_ in terminals.keys() - running.keys():
+            del terminals[id_]
+            yield {"sessionUpdate": "terminal_update", "terminalId": id_, "exitStatus": {}, "capabilities": None}
+        for id_ in running.keys() - terminals.keys():
+            terminals[id_] = True
+            call = {"toolCallId": id_, "title": running[id_]["title"], "status": "completed"}
+            yield {"sessionUpdate": "tool_call_update", **call}
+            yield _running(id_, running[id_]["command"])
 
     def background(self, session_id: str) -> list[dict[str, str]]:
         """What runs although no turn does, as states have it."""
@@ -176,17 +191,20 @@ class Updates:
         terminals, calls = self._terminals.setdefault(session_id, {}), self._calls.setdefault(session_id, {})
         meta = dict(given.pop("_meta", None) or {})
         info, output, ended = (meta.pop(f"terminal_{name}", None) for name in ("info", "output", "exit"))
+        asked = given.get("rawInput")
+        command = asked.get("command") if isinstance(asked, dict) else None
         if info is not None:
             id_ = info["terminal_id"]
             terminals[id_] = False
-            asked = given.get("rawInput")
-            command = asked.get("command") if isinstance(asked, dict) else None
             shown = {"terminalId": id_, "command": command or given.get("title"), "cwd": info.get("cwd")}
             yield {"sessionUpdate": "terminal_update", **filled(shown)}
         if output is not None:
             data = base64.b64encode(output["data"].encode("utf-8", "replace")).decode("ascii")
             yield {"sessionUpdate": "terminal_output_chunk", "terminalId": output["terminal_id"], "data": data}
         call = _call_fields({**given, **({"_meta": meta} if meta else {})})
+        ran = meta.get("background")
+        if ended is None and terminals.get(call["toolCallId"]) and isinstance(ran, dict) and "exit_code" in ran:
+            ended = {"terminal_id": call["toolCallId"], "exit_code": ran["exit_code"]}
         id_ = ended["terminal_id"] if ended is not None else call["toolCallId"]
         if ended is not None or (call.get("status") in NOT_DONE and id_ in terminals):
             could = {"capabilities": None} if terminals.pop(id_, False) else {}
@@ -194,17 +212,29 @@ class Updates:
             yield {"sessionUpdate": "terminal_update", "terminalId": id_, "exitStatus": status, **could}
         if given["sessionUpdate"] == "tool_call" and "tool_name" in meta:
             calls[id_] = False
+            if isinstance(command, str):
+                self._commands[id_] = command
         if call.get("status") == "in_progress" and id_ in calls:
             calls[id_] = True
             call["capabilities"] = CAN_CANCEL
         elif call.get("status") in (*NOT_DONE, "completed") and id_ in calls:
             if calls.pop(id_):
                 call["capabilities"] = None
-            if id_ in terminals:
+            command, result = self._commands.pop(id_, None), call.get("rawOutput")
+            runs_on = isinstance(result, dict) and result.get("background") is True
+            if id_ not in terminals and runs_on and given["sessionUpdate"] == "tool_call_update":  # Not a replay.
+                terminals[id_] = True
+                yield _running(id_, command)
+            elif id_ in terminals:
                 terminals[id_] = True
                 yield {"sessionUpdate": "terminal_update", "terminalId": id_, "capabilities": CAN_CANCEL}
         if call.keys() - {"sessionUpdate", "toolCallId"}:
             yield {**call, "sessionUpdate": "tool_call_update"}
+
+
+def _running(id_: str, command: str | None) -> dict[str, Any]:
+    told = filled({"terminalId": id_, "command": command})
+    return {"sessionUpdate": "terminal_update", **told, "capabilities": CAN_CANCEL}
 
 
 def _call_fields(given: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from acp_agent.errors import InvalidParams
 
+DRAFTS = ("fork", "set_title", "status", "archive", "unarchive", "options")
 METHODS = {
     "auth/login": "authenticate",
     "auth/logout": "logout",
@@ -17,7 +18,7 @@ METHODS = {
     "session/delete": "session/delete",
     "session/prompt": "session/prompt",
     "session/set_config_option": "session/set_config_option",
-    **{f"session/{name}": f"session/{name}" for name in ("set_title", "status", "archive", "unarchive", "options")},
+    **{f"session/{name}": f"session/{name}" for name in DRAFTS},
 }
 """Requests of v2 -> the one of v1."""
 CLIENT: dict[str, Any] = {"session": {"configOptions": {"boolean": {}}, "notices": {}, "compaction": {}}, "plan": {}}
@@ -57,8 +58,12 @@ def initialize(params: Mapping[str, Any], version: int) -> dict[str, Any]:
     auth, elicitation, meta = (
         value if isinstance(value := capabilities.get(key), dict) else {} for key in ("auth", "elicitation", "_meta")
     )
+    session = capabilities.get("session")
+    session = session if isinstance(session, dict) else {}
+    drafts: dict[str, Any] = {key: {} for key in ("cursors", "promptSuggestions") if isinstance(session.get(key), dict)}
     known = {
         **CLIENT,
+        "session": {**CLIENT["session"], **drafts},
         "auth": {"terminal": isinstance(auth.get("terminal"), dict)},
         "elicitation": {key: elicitation[key] for key in ("form", "url") if isinstance(elicitation.get(key), dict)},
         "_meta": {**meta, **MARKS},

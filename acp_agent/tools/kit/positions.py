@@ -27,6 +27,8 @@ from acp_agent.tools.kit.tool_context import Description, Location, ToolContext
 log = logging.getLogger(__name__)
 
 MOST_LINES_NAMED = 10
+MAX_NEW_ERRORS = 10
+"""Told with the edit that made them."""
 LONGEST_LINE = 200
 LONGEST_MESSAGE = 1_000
 LONGEST_ORIGIN = 100
@@ -161,8 +163,8 @@ async def places_in_words(
         f"{ctx.roots.display(place.path)}:{place.line}:{place.column}" + (f": {place.text}" if place.text else "")
         for place in places
     ]
-    if len(found) > most:
-        lines.append(f"[{len(found) - most} more are not shown]")
+    if len(found) > MAX_NEW_ERRORS:
+        lines.append(f"[{len(found) - MAX_NEW_ERRORS} more are not shown]")
     return lines, tuple(dict.fromkeys(Location(place.path, place.line) for place in places))
 
 
@@ -186,11 +188,10 @@ async def errors_of_change(
         found = dict.fromkeys(await _still(list(found), [after for _, after in every], ctx))
     if not found:
         return "", ()
-    most = ctx.languages.config.max_new_errors
     texts: dict[Path, list[str]] = {}
-    lines = [await _in_words(path, item, ctx, texts) for path, item in list(found)[:most]]
-    if len(found) > most:
-        lines.append(f"[{len(found) - most} more are not shown]")
+    lines = [await _in_words(path, item, ctx, texts) for path, item in list(found)[:MAX_NEW_ERRORS]]
+    if len(found) > MAX_NEW_ERRORS:
+        lines.append(f"[{len(found) - MAX_NEW_ERRORS} more are not shown]")
     count = "1 new error" if len(found) == 1 else f"{len(found)} new errors"
     words = "\n".join([f"{count} after this change:", *lines])
     return words, (Content(content=TextContent(text=words)),)

@@ -16,7 +16,7 @@ KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "NODE_PATH", "VIRTU
 """Variables that an agent gets from ours; everything else is the profile's."""
 
 
-ToolKind = Literal["shell", "read", "write", "asks", "plan", "no_plan", "proposal", "question"]
+ToolKind = Literal["shell", "read", "write", "asks", "plan", "no_plan", "proposal", "question", "delegate"]
 
 
 class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,7 +48,8 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """That run a command line `{command}`, read a file `{path}`, write `{text}` to one. `asks`: one that it asks about
     before it runs the command line, if it does not with `shell`. `plan`: one that shows the steps `{first}`, which is
     `{status}`, and `{second}`; `no_plan`: one that takes them away; `proposal`: one that shows a plan `{text}` in
-    Markdown for the user to approve. `question`: one that asks the user `{text}`."""
+    Markdown for the user to approve. `question`: one that asks the user `{text}`. `delegate`: one that has a sub-agent
+    do `{text}`."""
     asks: dict[str, Any] = {}
     """What makes it ask before it runs a command: `mode`, an id for `session/set_mode`."""
     asides: bool = False
