@@ -111,11 +111,10 @@ async def test_a_notification_and_a_picker_allow_only_what_they_show_whole(code,
         assert await short.chosen() == "yes"
 
         long = await ask(turn, {**run(COMMAND), "toolCallId": "d"})
-        item = window.page.locator(".notifications-toasts .notification-list-item", has_text="echo step 1")
-        await item.wait_for()
-        buttons = item.locator(".notification-list-item-buttons-container .monaco-button")
-        assert await buttons.all_inner_texts() == ["Refuse", "Show the question"]
-        await buttons.first.click()
+        assert await window.notification_buttons("echo step 1") == ["Refuse", "Show the question"]
+        # The one that was answered is gone: none stands beside the next.
+        assert len(await window.notifications()) == 1
+        await window.click_notification("Refuse", containing="echo step 1")
         assert await long.chosen() == "no"
 
         few = await ask(turn, {**run("make one\nmake two"), "toolCallId": "e"})

@@ -156,6 +156,22 @@ async def test_a_reload_brings_the_session_back_with_its_calls_and_its_context(c
         assert prompts(model) == ["Read it", "And now?"] and "alpha" in results(model)[0]
 
 
+async def test_a_turn_that_a_reload_cuts_off_says_so_and_goes_on(code, tmp_path):
+    script = [Answer(text=("I look at", " the file."), hang_after=1), "Here it is."]
+    async with working(code, tmp_path, script) as (window, model):
+        chat = Chat(window)
+        await chat.open()
+        await chat.send("Look")
+        await answered(window, chat, "I look at")
+        await window.reload()
+        await chat.open()
+        await window.eventually(chat.notices, lambda texts: texts and texts[-1].startswith("Interrupted."))
+        await chat.frame.get_by_role("button", name="Continue").click()
+        await window.eventually(chat.answers, lambda texts: texts[-1] == "Here it is.")
+        assert "Look" in prompts(model)[0] and prompts(model)[-1] == "Continue where you stopped."
+        assert not await chat.frame.get_by_role("button", name="Continue").count()
+
+
 async def test_sessions_are_listed_opened_and_deleted(code, tmp_path):
     async with working(code, tmp_path, ["Blue.", "Green.", "Blue it is."]) as (window, model):
         chat = Chat(window)
@@ -202,18 +218,19 @@ async def test_a_question_of_the_agent_is_answered_by_one_choice_or_in_words(cod
         chat = Chat(window)
         await chat.open()
         await chat.send("Choose")
-        assert await window.quick_input() == ("Which database?", ["SQLite", "PostgreSQL"])
-        await window.choose("PostgreSQL")
+        form = chat.frame.get_by_role("form", name="The agent asks")
+        await form.get_by_text("Which database?").wait_for()
+        assert "1 question" in await window.status_bar()
+        await form.get_by_role("button", name="PostgreSQL").click()
         await answered(window, chat, "Good.")
         assert "The user answered: PostgreSQL" in results(model)[-1]
         await chat.send("Say it in words")
-        await window.quick_input()
-        await window.answer("a file with a pool")
+        await form.get_by_role("textbox").fill("a file with a pool")
+        await form.get_by_role("textbox").press("Enter")
         await answered(window, chat, "Good.", "Fine.")
         assert "The user answered: a file with a pool" in results(model)[-1]
         await chat.send("Choose again")
-        await window.quick_input()
-        await window.page.keyboard.press("Escape")
+        await form.get_by_role("button", name="Decline").click()
         await answered(window, chat, "Good.", "Fine.", "As you like.")
         assert "PostgreSQL" not in results(model)[-1]
 

@@ -51,6 +51,7 @@ async def test_files_and_chat_are_restored_to_a_prompt_after_a_preview_and_come_
     async with changed(code, tmp_path) as (window, chat, project):
         after = (project / "a.txt").read_text()
         await window.open_file(project / "a.txt")
+        await window.eventually(window.gutter_marks, lambda count: count > 0)
         await press(window, chat, "First", "Restore to here")
         title, labels = await window.quick_input()
         assert "Restore to before “First”" in title
@@ -73,6 +74,7 @@ async def test_files_and_chat_are_restored_to_a_prompt_after_a_preview_and_come_
         assert (project / "a.txt").read_text() == TEXT and not (project / "b.txt").exists()
         await window.eventually(chat.box.input_value, lambda text: text == "First")
         assert await window.tabs() == ["a.txt"]
+        await window.eventually(window.gutter_marks, lambda count: count == 0)
 
         await chat.frame.get_by_role("button", name="Redo").click()
         await window.choose("Redo")

@@ -1,9 +1,11 @@
 import type * as acp from "@agentclientprotocol/sdk";
 import * as vscode from "vscode";
+import type { FirstStart } from "./agent/firstStart.js";
 import type { AgentHost } from "./agent/host.js";
 import type { Program } from "./agent/program.js";
 import type { ChatView } from "./chat/view.js";
 import { selectionAttachment } from "./chat/mentions.js";
+import type { Marks } from "./core/marks.js";
 import { ago } from "./core/words.js";
 import type { CallRecord, ToolCalls } from "./core/toolCalls.js";
 import { messageOf, plain } from "./core/words.js";
@@ -23,6 +25,7 @@ import type { Trace } from "./trace.js";
 export interface Parts {
   readonly host: AgentHost;
   readonly program: Program;
+  readonly firstStart: FirstStart;
   readonly calls: ToolCalls;
   readonly chat: ChatView;
   readonly diffs: Diffs;
@@ -34,6 +37,7 @@ export interface Parts {
   readonly terminals: Terminals;
   readonly inline: InlineStatus;
   readonly lenses: CallLenses;
+  readonly marks: Marks;
   readonly trace: Trace;
   readonly log: vscode.LogOutputChannel;
 }
@@ -45,7 +49,7 @@ interface CallRef {
   readonly index?: number;
 }
 
-type Handler = (argument?: unknown, more?: unknown) => unknown;
+type Handler = (...args: unknown[]) => unknown;
 
 export function registerCommands(parts: Parts): vscode.Disposable {
   const { host, chat, diffs, outputs, questions, restoring, changes, terminals, trace, log } = parts;
@@ -62,6 +66,7 @@ export function registerCommands(parts: Parts): vscode.Disposable {
       stop(host, call);
     },
     answer: () => questions.pick(),
+    answerNotified: (sessionId, id, optionId) => questions.answerNotified(sessionId, id, optionId),
     allowOnce: () => questions.answerWith("allow_once"),
     rejectOnce: () => questions.answerWith("reject_once"),
     answerPlan: (plan, optionId) => {
@@ -71,6 +76,7 @@ export function registerCommands(parts: Parts): vscode.Disposable {
     },
     restart: () => host.restart(),
     login: (method) => login(parts, method),
+    locate: () => locate(host),
     useUvx: async () => {
       await set("useUvx", true);
       await host.restart();
@@ -169,9 +175,9 @@ export function registerCommands(parts: Parts): vscode.Disposable {
   };
   return vscode.Disposable.from(
     ...Object.entries(handlers).map(([name, handler]) =>
-      vscode.commands.registerCommand(`${SECTION}.${name}`, async (argument?: unknown, more?: unknown) => {
+      vscode.commands.registerCommand(`${SECTION}.${name}`, async (...args: unknown[]) => {
         try {
-          return await handler(argument, more);
+          return await handler(...args);
         } catch (error) {
           log.error(`${name}: ${messageOf(error)}`);
           // A problem with the agent is shown in the chat, with what can be done; everything else here.
@@ -196,7 +202,13 @@ async function toggle(setting: string, on: boolean, name: string): Promise<void>
   vscode.window.setStatusBarMessage(`${name} is ${on ? "on" : "off"}`, TOLD);
 }
 
-function find({ host, calls }: Parts, call: unknown): CallRecord | undefined {
+function find({ host, calls, marks }: Parts, call: unknown): CallRecord | undefined {
+  const { uri, lineNumber } = (call ?? {}) as { uri?: unknown; lineNumber?: unknown };
+  if (uri instanceof vscode.Uri && typeof lineNumber === "number") {
+    // The menu of a line number: the newest call there, else the newest in the file.
+    const here = marks.of(uri.fsPath);
+    return (here.filter(({ line }) => line === lineNumber - 1).at(-1) ?? here.at(-1))?.record;
+  }
   const { sessionId, toolCallId } = (call ?? {}) as Partial<CallRef>;
   const session = sessionId ?? host.active?.id;
   return session === undefined || toolCallId === undefined ? undefined : calls.get(session, toolCallId);
@@ -247,9 +259,33 @@ async function deleteSession(host: AgentHost, info: unknown): Promise<void> {
   }
 }
 
+/** The agent's program, chosen among the files of this machine. */
+async function locate(host: AgentHost): Promise<void> {
+  const [file] = (await vscode.window.showOpenDialog({ title: "The agent's program", openLabel: "Use it" })) ?? [];
+  if (file !== undefined) {
+    await set("command", file.fsPath);
+    await host.restart();
+  }
+}
+
+/** A provider and its key, typed into a password box. */
+async function loginByKey(firstStart: FirstStart): Promise<void> {
+  const providers = await firstStart.providers();
+  const items = providers.map(({ id, detail, hasKey }) => ({ label: id, description: hasKey ? "has a key" : "", detail }));
+  const provider = (await vscode.window.showQuickPick(items, { title: "Log in", placeHolder: "Whose API key?", matchOnDetail: true }))?.label;
+  const key = provider && (await vscode.window.showInputBox({ title: `API key for ${provider}`, password: true, ignoreFocusOut: true, prompt: "It is stored in the keyring or a private file, not in the settings." }));
+  if (provider && key) {
+    await firstStart.begin(provider, key.trim());
+  }
+}
+
 /** By the agent itself, or in a terminal with the program's own login. */
-async function login({ host, program }: Parts, methodId: unknown): Promise<void> {
+async function login({ host, program, firstStart }: Parts, methodId: unknown): Promise<void> {
   await host.start();
+  if (firstStart.available) {
+    await loginByKey(firstStart);
+    return;
+  }
   const methods = host.authMethods;
   const picked =
     typeof methodId === "string"
@@ -259,7 +295,13 @@ async function login({ host, program }: Parts, methodId: unknown): Promise<void>
     return;
   }
   if (!isTerminal(picked)) {
-    await host.login(picked.id);
+    try {
+      await host.login(picked.id);
+    } catch (error) {
+      // The card says what is needed already: that this did not help is said here.
+      await vscode.window.showWarningMessage(plain(messageOf(error)));
+      return;
+    }
     await host.ready();
     return;
   }

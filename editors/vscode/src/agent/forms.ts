@@ -1,20 +1,22 @@
 import type { CreateElicitationRequest, CreateElicitationResponse, ElicitationFormMode, ElicitationUrlMode } from "@agentclientprotocol/sdk";
-import { INVALID_PARAMS, RequestFailure } from "../agent/link.js";
-import type { Field } from "../core/forms.js";
 import { fieldsOf } from "../core/forms.js";
-import type { PageState } from "./state.js";
+import { Emitter } from "../core/emitter.js";
+import type { Form, FormAnswer } from "../core/messages.js";
+import { INVALID_PARAMS, RequestFailure } from "./link.js";
 
-/** What the agent asks by forms: one at a time, however many it sends. */
+/** What the agent asks by forms, which the chat shows: one at a time, however many it sends. */
 export class Forms {
+  readonly changed = new Emitter<undefined>();
+  /** The one that waits for an answer. */
+  now: Form | null = null;
   private turn: Promise<unknown> = Promise.resolve();
   private lastId = 0;
+  private close: (response: CreateElicitationResponse) => void = () => undefined;
   private readonly completing = new Map<string, () => void>();
 
-  constructor(private readonly state: PageState) {}
-
   elicit(request: CreateElicitationRequest, signal: AbortSignal): Promise<CreateElicitationResponse> {
-    const { fields, url } = contentOf(request);
-    const answer = this.turn.then(() => this.ask(request.message, fields, url, signal));
+    const content = contentOf(request);
+    const answer = this.turn.then(() => this.ask(content, signal));
     this.turn = answer.catch(() => undefined);
     return answer;
   }
@@ -24,53 +26,58 @@ export class Forms {
     this.completing.get(elicitationId)?.();
   }
 
-  private ask(message: string, fields: readonly Field[], url: ElicitationUrlMode | undefined, signal: AbortSignal): Promise<CreateElicitationResponse> {
+  answer(id: number, { action, content }: FormAnswer): void {
+    if (this.now?.id === id) {
+      this.close(action === "accept" ? { action, content: { ...content } } : { action });
+    }
+  }
+
+  private ask({ elicitationId, ...form }: Asked, signal: AbortSignal): Promise<CreateElicitationResponse> {
     return new Promise((resolve) => {
-      this.lastId += 1;
-      const id = this.lastId;
-      const close = (response: CreateElicitationResponse): void => {
-        if (this.state.facts.form?.id === id) {
-          this.state.set({ form: null });
-        }
-        this.completing.delete(url?.elicitationId ?? "");
-        resolve(response);
-      };
       const cancel = (): void => {
         close({ action: "cancel" });
       };
+      const close = (response: CreateElicitationResponse): void => {
+        this.show(null);
+        signal.removeEventListener("abort", cancel);
+        this.completing.delete(elicitationId ?? "");
+        resolve(response);
+      };
       if (signal.aborted) {
-        cancel();
+        resolve({ action: "cancel" });
         return;
       }
+      this.close = close;
       signal.addEventListener("abort", cancel);
-      if (url !== undefined) {
-        this.completing.set(url.elicitationId, cancel);
+      if (elicitationId !== undefined) {
+        this.completing.set(elicitationId, cancel);
       }
-      this.state.set({
-        form: {
-          id,
-          message,
-          fields,
-          ...(url === undefined ? {} : { url: url.url }),
-          answer: (action, content) => {
-            close(action === "accept" ? { action, content: { ...content } } : { action });
-          },
-        },
-      });
+      this.lastId += 1;
+      this.show({ ...form, id: this.lastId });
     });
+  }
+
+  private show(form: Form | null): void {
+    this.now = form;
+    this.changed.fire(undefined);
   }
 }
 
-function contentOf(request: CreateElicitationRequest): { readonly fields: readonly Field[]; readonly url?: ElicitationUrlMode } {
+type Asked = Omit<Form, "id"> & { readonly elicitationId?: string };
+
+function contentOf(request: CreateElicitationRequest): Asked {
+  const { message } = request;
   if (request.mode === "form") {
-    return { fields: fieldsOf((request as ElicitationFormMode).requestedSchema) };
+    const { requestedSchema: schema } = request as ElicitationFormMode;
+    fieldsOf(schema); // Throws for a field that no form of ours can have.
+    return { message, schema };
   }
   if (request.mode !== "url") {
     throw new RequestFailure(INVALID_PARAMS, `unknown elicitation mode ${request.mode}`);
   }
-  const url = request as ElicitationUrlMode & CreateElicitationRequest;
-  if (!/^https?:\/\//iu.test(url.url)) {
-    throw new RequestFailure(INVALID_PARAMS, `only web URLs are opened, not ${url.url}`);
+  const { url, elicitationId } = request as ElicitationUrlMode & CreateElicitationRequest;
+  if (!/^https?:\/\//iu.test(url)) {
+    throw new RequestFailure(INVALID_PARAMS, `only web URLs are opened, not ${url}`);
   }
-  return { fields: [], url };
+  return { message, schema: null, url, elicitationId };
 }

@@ -3,7 +3,7 @@ import type { AgentSettings, Found, Places } from "../core/find.js";
 import { findAgent, isFound } from "../core/find.js";
 import { messageOf } from "../core/words.js";
 import type { SessionSide } from "./host.js";
-import type { AgentLink, ClientSide, Connect, OnWire } from "./link.js";
+import type { AgentLink, ClientSide, Command, Connect, OnWire } from "./link.js";
 import { isStartFailure, Unstartable } from "./link.js";
 import { noFolderProblem, notFoundProblem, startProblem } from "./problems.js";
 
@@ -26,6 +26,16 @@ export class Program {
   found: Found | undefined;
 
   constructor(private readonly options: ProgramOptions) {}
+
+  /** Another command of the program that was found. Throws an Error before there was one. */
+  commandLine(args: readonly string[]): Pick<Command, "command" | "args" | "cwd" | "env"> {
+    if (this.found === undefined) {
+      throw new Error("The agent's program was not found.");
+    }
+    const { folders, home } = this.options.places();
+    const env = { ...this.options.environment(), ...this.options.settings().env };
+    return { command: this.found.command, args: [...this.found.args, ...args], cwd: folders[0] ?? home, env };
+  }
 
   /** Throws Unstartable. */
   async start(side: SessionSide): Promise<AgentLink> {

@@ -34,6 +34,8 @@ const NOTHING: Undoable = { checkpoints: { checkpoints: [], redo: false }, of: {
 /** What the agent can take back in the active session: looked at when a turn or a tool call ends, while it is shown. */
 export class Undo {
   readonly changed = new Emitter<void>();
+  /** Something was taken back, or came back: these files are other than the calls left them. */
+  readonly undone = new Emitter<readonly string[]>();
   /** Whether someone looks at the changes: otherwise only the prompts are asked for. */
   watched = false;
   private readonly known = new WeakMap<Session, Undoable>();
@@ -171,6 +173,9 @@ export class Undo {
   async run(session: Session, target: Target, merge = false): Promise<UndoResponse> {
     const outcome = await this.call(session, target, merge ? { merge: true } : {});
     this.noteBack();
+    if (outcome.done) {
+      this.undone.fire(outcome.changes.map(({ path }) => path));
+    }
     await this.look();
     return outcome;
   }

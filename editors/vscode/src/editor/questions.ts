@@ -1,11 +1,13 @@
 import * as vscode from "vscode";
+import type { Forms } from "../agent/forms.js";
 import type { AgentHost } from "../agent/host.js";
 import type { Question } from "../agent/session.js";
 import type { ToolCalls } from "../core/toolCalls.js";
 import { isShort } from "../core/asked.js";
-import { plain, short, withoutIcons } from "../core/words.js";
+import { short, withoutIcons } from "../core/words.js";
 import { callOfDiff, DIFF_SCHEME } from "./diffs.js";
 import type { Diffs } from "./diffs.js";
+import { notice } from "./notices.js";
 
 interface Pause {
   readonly pause: (needed: () => boolean) => Promise<boolean>;
@@ -22,7 +24,7 @@ const MOST_ROWS = 8;
 
 /**
  * Permission requests outside the chat: their diffs open in the diff editor, whose title bar has the answers; while the
- * chat is not visible, a notification asks. All of them lead to the same question, and the first answer counts.
+ * chat is not visible, or the window has not the keyboard, a notification asks, also for a form. All of them lead to the same question, and the first answer counts.
  *
  * Whatever is asked about is allowed only where all of it has been in view: in the chat, in the diff editor, or in a
  * notification or picker that shows the whole.
@@ -30,6 +32,8 @@ const MOST_ROWS = 8;
 export class Questions implements vscode.Disposable {
   private readonly seen = new Set<string>();
   private readonly notified = new Set<string>();
+  /** What closes the notifications that are shown, by the question. */
+  private readonly notices = new Map<string, () => void>();
   /** Calls whose diff was opened here, not by the user. */
   private readonly opened = new Set<string>();
   /** Diffs whose end has been in view, by the query of their documents. */
@@ -43,6 +47,7 @@ export class Questions implements vscode.Disposable {
     private readonly chat: { readonly visible: boolean; showQuestion: () => Promise<void> },
     private readonly openDiffs: () => boolean,
     private readonly typing: Pause,
+    private readonly forms: Forms,
   ) {
     this.disposables = [
       new vscode.Disposable(
@@ -52,6 +57,15 @@ export class Questions implements vscode.Disposable {
           }
         }),
       ),
+      new vscode.Disposable(
+        forms.changed.on(() => {
+          this.notifyUnseen();
+          this.context().catch(() => undefined);
+        }),
+      ),
+      vscode.window.onDidChangeWindowState(() => {
+        this.notifyUnseen();
+      }),
       vscode.window.tabGroups.onDidChangeTabs(() => {
         this.context().catch(() => undefined);
       }),
@@ -74,12 +88,16 @@ export class Questions implements vscode.Disposable {
   }
 
   get open(): readonly Question[] {
-    return this.host.all.flatMap((session) => session.questions);
+    return this.host.questions;
   }
 
   /** A quick pick with the agent's options, for the question of the visible diff, or the oldest. */
   async pick(): Promise<void> {
     const question = this.current();
+    if (question === undefined && this.forms.now !== null) {
+      await this.chat.showQuestion();
+      return;
+    }
     if (question === undefined) {
       await vscode.window.showInformationMessage("The agent is not asking anything right now.");
       return;
@@ -127,6 +145,18 @@ export class Questions implements vscode.Disposable {
     }
   }
 
+  /** By a link of a notification: with an option, or to show it. */
+  async answerNotified(sessionId: unknown, id: unknown, optionId: unknown): Promise<void> {
+    const question = this.open.find((one) => one.sessionId === sessionId && one.id === id);
+    if (question === undefined) {
+      await this.chat.showQuestion();
+    } else if (typeof optionId === "string") {
+      this.answer(question, optionId);
+    } else {
+      await this.show(question);
+    }
+  }
+
   private answer(question: Question, optionId: string): void {
     if (this.host.session(question.sessionId)?.answer(question.id, optionId) !== true) {
       vscode.window.showInformationMessage("This question has already been answered.").then(undefined, () => undefined);
@@ -170,6 +200,7 @@ export class Questions implements vscode.Disposable {
 
   private async refresh(): Promise<void> {
     const { open } = this;
+    this.closeNotices();
     await this.context();
     await this.closeAnswered();
     const fresh = open.filter(({ sessionId, id }) => !this.seen.has(`${sessionId} ${id}`));
@@ -213,37 +244,52 @@ export class Questions implements vscode.Disposable {
     }
   }
 
-  /** Called once for each question that waits while it is not visible. */
+  private isSeen({ sessionId }: Question): boolean {
+    return vscode.window.state.focused && this.chat.visible && this.host.active?.id === sessionId;
+  }
+
+  /** Called whenever what is seen may have changed. Each question is notified of once. */
   notifyUnseen(): void {
     for (const question of this.open) {
       const key = `${question.sessionId} ${question.id}`;
-      if (!this.notified.has(key) && (!this.chat.visible || this.host.active?.id !== question.sessionId)) {
+      if (!this.notified.has(key) && !this.isSeen(question)) {
         this.notified.add(key);
-        this.notify(question);
+        this.notices.set(key, this.notify(question));
       }
+    }
+    const form = this.forms.now;
+    const key = form === null ? "" : `form ${String(form.id)}`;
+    if (form !== null && !this.notified.has(key) && !(this.chat.visible && vscode.window.state.focused)) {
+      this.notified.add(key);
+      this.notices.set(key, notice(`${this.host.name} asks: ${short(form.message, NOTIFIED_CHARS)}`, [{ label: SHOW, command: "acpCoder.answerNotified" }]));
+    }
+    this.closeNotices();
+  }
+
+  /** Those whose question was answered, or is in view now. */
+  private closeNotices(): void {
+    const unseen = new Set(this.open.filter((question) => !this.isSeen(question)).map(({ sessionId, id }) => `${sessionId} ${id}`));
+    if (this.forms.now !== null && !this.chat.visible) {
+      unseen.add(`form ${String(this.forms.now.id)}`);
+    }
+    for (const [key, close] of [...this.notices].filter(([one]) => !unseen.has(one))) {
+      this.notices.delete(key);
+      close();
     }
   }
 
-  private notify(question: Question): void {
-    const { about, title } = question;
+  private notify(question: Question): () => void {
+    const { about, title, sessionId, id } = question;
     // Nobody should approve what they cannot read to its end.
     const whole = isShort(about, NOTIFIED_CHARS);
-    // None of four long buttons would be fully readable; the others are with the question.
-    const once = question.options.filter(({ kind }) => (whole && kind === "allow_once") || kind === "reject_once").map(({ name }) => name);
+    // None of four long answers would be fully readable; the others are with the question.
+    const once = question.options.filter(({ kind }) => (whole && kind === "allow_once") || kind === "reject_once");
     const words = whole ? [about.text, ...about.why].join(" \u2014 ") : short(title, NOTIFIED_CHARS);
-    vscode.window.showWarningMessage(plain(`${this.host.name} asks: ${words}`), ...once, SHOW).then(
-      (chosen) => {
-        if (chosen === SHOW) {
-          this.show(question).catch(() => undefined);
-          return;
-        }
-        const option = question.options.find(({ name }) => name === chosen);
-        if (option !== undefined) {
-          this.answer(question, option.optionId);
-        }
-      },
-      () => undefined,
-    );
+    const command = "acpCoder.answerNotified";
+    return notice(`${this.host.name} asks: ${words}`, [
+      ...once.map(({ name, optionId }) => ({ label: name, command, args: [sessionId, id, optionId] })),
+      { label: SHOW, command, args: [sessionId, id] },
+    ]);
   }
 
   /** Context for the menus: whether there is a question, and whether the visible diff belongs to one. */
@@ -251,7 +297,7 @@ export class Questions implements vscode.Disposable {
     const question = this.ofShownDiff();
     const kinds = new Set(question?.options.map(({ kind }) => kind));
     await Promise.all([
-      vscode.commands.executeCommand("setContext", "acpCoder.question", this.open.length > 0),
+      vscode.commands.executeCommand("setContext", "acpCoder.question", this.open.length > 0 || this.forms.now !== null),
       vscode.commands.executeCommand("setContext", "acpCoder.diffQuestion", question !== undefined),
       vscode.commands.executeCommand("setContext", "acpCoder.diffAllowOnce", kinds.has("allow_once") && question?.seen === true),
       vscode.commands.executeCommand("setContext", "acpCoder.diffRejectOnce", kinds.has("reject_once")),

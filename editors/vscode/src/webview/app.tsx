@@ -5,6 +5,7 @@ import { Composer, Onlooker } from "./composer";
 import { useChunks, useFact, useView, type View, ViewContext } from "./context";
 import { Conversation } from "./conversation";
 import { UsageLine } from "./footer";
+import { FormPanel } from "./formPanel";
 import { Icon, Spinner } from "./icons";
 import { Plan, ProblemBanner, Queue, Redo } from "./panels";
 import { Question } from "./permission";
@@ -13,11 +14,9 @@ interface AppProps {
   readonly view: View;
   /** What stands where there is no conversation, if not the hints of the editor. */
   readonly empty?: ComponentChildren;
-  /** More above the box where the user writes. */
-  readonly asks?: ComponentChildren;
 }
 
-export function App({ view, empty, asks }: AppProps): JSX.Element {
+export function App({ view, empty }: AppProps): JSX.Element {
   return (
     <ViewContext.Provider value={view}>
       <div class="chat">
@@ -32,7 +31,7 @@ export function App({ view, empty, asks }: AppProps): JSX.Element {
           <Queue />
           <Redo />
           <Question />
-          {asks}
+          <FormPanel />
           <Bottom />
           <UsageLine />
         </div>

@@ -1,8 +1,9 @@
 /** What stands between the conversation and the box where the user writes: the plan, the queue, what can be redone; and the problem above all. */
 import type { JSX } from "preact";
-import type { PlanEntry } from "../core/messages";
+import { useState } from "preact/hooks";
+import type { PlanEntry, Problem, StartFacts } from "../core/messages";
 import { useFact, useOpen, useView } from "./context";
-import { Icon, Spinner } from "./icons";
+import { Icon, IconButton, Spinner } from "./icons";
 import { Markdown } from "./markdown";
 
 const PLAN_WORDS: Readonly<Record<PlanEntry["status"], string>> = {
@@ -124,30 +125,128 @@ export function Redo(): JSX.Element | null {
 export function ProblemBanner(): JSX.Element | null {
   const { post } = useView();
   const problem = useFact("problem");
+  const start = useFact("start");
+  const { status } = useFact("agent");
+  const [open, setOpen] = useOpen("problem:details", false);
   if (!problem) return null;
+  const more = (
+    <>
+      {problem.detail !== "" && <Markdown text={problem.detail} />}
+      <ProblemActions problem={problem} primary={!start} />
+    </>
+  );
   return (
-    <section class="problem" role="alert">
-      <Icon name="error" />
+    <section class={`problem ${problem.first === true ? "first" : ""}`} role="alert">
+      <Icon name={problem.first === true ? "spark" : "error"} />
       <div class="what">
-        <strong>{problem.title}</strong>
-        {problem.detail !== "" && <Markdown text={problem.detail} />}
-        {problem.actions.length > 0 && (
-          <div class="actions">
-            {problem.actions.map(({ label, command, argument }, index) => (
-              <button
-                key={index}
-                type="button"
-                class={index === 0 ? "primary" : "secondary"}
-                onClick={() => {
-                  post(argument === undefined ? { type: "command", command } : { type: "command", command, argument });
-                }}
-              >
-                {label}
-              </button>
-            ))}
-          </div>
+        <strong>{start ? "Choose who answers" : problem.title}</strong>
+        {start && <Start start={start} />}
+        {start ? (
+          <details
+            class="fold"
+            open={open}
+            onToggle={(event) => {
+              if (event.currentTarget.open !== open) setOpen(event.currentTarget.open);
+            }}
+          >
+            <summary>
+              <Icon name="chevron" class="chevron" />
+              Details
+            </summary>
+            {open && more}
+          </details>
+        ) : (
+          more
         )}
       </div>
+      {status === "ready" && (
+        <IconButton
+          icon="close"
+          label="Close"
+          title="Close"
+          act={() => {
+            post({ type: "dismiss" });
+          }}
+        />
+      )}
     </section>
+  );
+}
+
+function ProblemActions({ problem, primary }: { readonly problem: Problem; readonly primary: boolean }): JSX.Element | null {
+  const { post } = useView();
+  if (problem.actions.length === 0) return null;
+  return (
+    <div class="actions">
+      {problem.actions.map(({ label, command, argument }, index) => (
+        <button
+          key={index}
+          type="button"
+          class={primary && index === 0 ? "primary" : "secondary"}
+          onClick={() => {
+            post(argument === undefined ? { type: "command", command } : { type: "command", command, argument });
+          }}
+        >
+          {label}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+/** A provider, its key, and the start with both. */
+function Start({ start: { providers, busy, error } }: { readonly start: StartFacts }): JSX.Element {
+  const { post } = useView();
+  const [chosen, setChosen] = useState(providers.find(({ hasKey }) => hasKey)?.id ?? providers[0]?.id ?? "");
+  const [key, setKey] = useState("");
+  const provider = providers.find(({ id }) => id === chosen);
+  const has = provider?.hasKey === true;
+  return (
+    <form
+      class="form start"
+      aria-label="First start"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (busy || (key.trim() === "" && !has)) return;
+        post({ type: "start", provider: chosen, key: key.trim() });
+      }}
+    >
+      <label class="field">
+        <span>Provider</span>
+        <select
+          value={chosen}
+          onChange={({ currentTarget }) => {
+            setChosen(currentTarget.value);
+          }}
+        >
+          {providers.map(({ id, hasKey }) => (
+            <option key={id} value={id}>
+              {hasKey ? `${id} (has a key)` : id}
+            </option>
+          ))}
+        </select>
+        {provider?.detail !== "" && <span class="quiet">{provider?.detail}</span>}
+      </label>
+      <label class="field">
+        <span>API key</span>
+        <input
+          type="password"
+          autoComplete="off"
+          spellcheck={false}
+          value={key}
+          placeholder={has ? "Stored already" : ""}
+          onInput={({ currentTarget }) => {
+            setKey(currentTarget.value);
+          }}
+        />
+      </label>
+      <button type="submit" class="primary" disabled={busy || (key.trim() === "" && !has)}>
+        {busy ? "Starting…" : "Start"}
+      </button>
+      <p class="wrong" role="alert">
+        {error}
+      </p>
+      <p class="quiet">A model on this machine needs no key: start Ollama or LM Studio, then look again under Details.</p>
+    </form>
   );
 }

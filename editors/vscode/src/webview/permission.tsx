@@ -16,8 +16,9 @@ import { reveal } from "./reveal";
 /** The first permission that waits. */
 export function Question(): JSX.Element | null {
   const permissions = useFact("permissions");
+  const waiting = useFact("waiting");
   const [permission] = permissions;
-  return permission ? <Asked key={permission.id} permission={permission} others={permissions.length - 1} /> : null;
+  return permission ? <Asked key={permission.id} permission={permission} others={waiting - 1} /> : null;
 }
 
 interface AskedProps {

@@ -36,6 +36,7 @@ export const scrolledTo: Element[] = [];
 export const STATE: ChatState = {
   agent: { status: "ready", name: "acp-coder" },
   problem: null,
+  start: null,
   session: { id: "s1", title: "A session" },
   loading: false,
   running: false,
@@ -49,6 +50,8 @@ export const STATE: ChatState = {
   ],
   pickers: [],
   permissions: [],
+  waiting: 0,
+  form: null,
   queue: [],
   prompts: { of: {}, fork: false, redo: false },
   images: true,
