@@ -118,10 +118,10 @@ async def test_a_question_is_asked_by_a_notification_where_the_chat_is_not_seen(
         await window.page.locator(".part.activitybar a[aria-label^='Search']").click()
         await window.eventually(window.notifications, lambda texts: any("asks: Edit a.txt" in text for text in texts))
         # It does not show the change: who wants to allow it looks at it first.
-        assert await window.notification_buttons("Edit a.txt") == ["Reject", "Show the question"]
+        assert await window.notification_buttons("Edit a.txt") == ["Show", "Reject"]
         badge = window.page.locator(".part.activitybar .action-item:has(a[aria-label^='acp-coder']) .badge-content")
         assert await badge.inner_text() == "1" and "1 question" in await window.status_bar()
-        await window.click_notification("Show the question", containing="Edit a.txt")
+        await window.click_notification("Show", containing="Edit a.txt")
         await chat.frame.locator(".question .subject:focus").wait_for()
         # Neither outlives what it is for: the question is in view now, and is answered then.
         await window.eventually(window.notifications, lambda texts: texts == [])

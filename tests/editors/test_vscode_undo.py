@@ -51,7 +51,6 @@ async def test_files_and_chat_are_restored_to_a_prompt_after_a_preview_and_come_
     async with changed(code, tmp_path) as (window, chat, project):
         after = (project / "a.txt").read_text()
         await window.open_file(project / "a.txt")
-        await window.eventually(window.gutter_marks, lambda count: count > 0)
         await press(window, chat, "First", "Restore to here")
         title, labels = await window.quick_input()
         assert "Restore to before “First”" in title
@@ -74,12 +73,28 @@ async def test_files_and_chat_are_restored_to_a_prompt_after_a_preview_and_come_
         assert (project / "a.txt").read_text() == TEXT and not (project / "b.txt").exists()
         await window.eventually(chat.box.input_value, lambda text: text == "First")
         assert await window.tabs() == ["a.txt"]
-        await window.eventually(window.gutter_marks, lambda count: count == 0)
 
         await chat.frame.get_by_role("button", name="Redo").click()
         await window.choose("Redo")
         await window.eventually(chat.prompts, lambda prompts: prompts == ["First", "Second"])
         assert (project / "a.txt").read_text() == after and (project / "b.txt").read_text() == "new\n"
+
+
+async def test_the_marks_of_what_was_taken_back_are_gone(code, tmp_path):
+    edits = [Call("edit", {"path": "a.txt", "old_string": f"line {n}\n", "new_string": f"LINE {n}\n"}) for n in (3, 20)]
+    script = [Answer(tool_calls=tuple(edits)), "Done."]
+    async with working(code, tmp_path, script, files={"a.txt": TEXT}, ACP_CODER_MODE="auto") as (window, _):
+        chat = Chat(window)
+        await window.open_file(tmp_path / "project" / "a.txt")
+        await chat.open()
+        await chat.send("Change it")
+        await window.eventually(chat.answers, lambda answers: answers == ["Done."])
+        await window.eventually(window.gutter_marks, lambda count: count == 2)
+        await press(window, chat, "Change it", "Restore to here")
+        await window.choose("Files")
+        await window.choose("Restore")
+        await window.eventually(window.gutter_marks, lambda count: count == 0)
+        assert (tmp_path / "project" / "a.txt").read_text() == TEXT
 
 
 async def test_what_the_user_changed_since_is_named_and_left_alone(code, tmp_path):

@@ -44,11 +44,6 @@ export function subjectOf({ text, diffs }: About): string {
   return JSON.stringify([text, diffs]);
 }
 
-/** Whether it is one line of at most `most` characters: then all of it can be read outside the chat, too. */
-export function isShort({ text, diffs, why }: About, most: number): boolean {
-  return diffs.length === 0 && !text.includes("\n") && [text, ...why].join(" ").length <= most;
-}
-
 /** The command line that a call runs, if its input has one. */
 export function commandOf(input: unknown): string {
   const command = typeof input === "object" && input !== null ? (input as Readonly<Record<string, unknown>>)["command"] : undefined;

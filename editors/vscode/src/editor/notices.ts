@@ -1,5 +1,5 @@
 import * as vscode from "vscode";
-import { plain } from "../core/words.js";
+import { plain, short } from "../core/words.js";
 
 export interface NoticeLink {
   readonly label: string;
@@ -7,18 +7,22 @@ export interface NoticeLink {
   readonly args?: readonly unknown[];
 }
 
+/** Characters of a notification that is folded to one line, as those without buttons are. */
+const LINE = 58;
+
 /**
  * Shows a notification that goes as soon as its matter is settled; one with buttons would stay until the user closes it.
- * Returns what closes it.
+ * It is one line, with all its links in view. Returns what closes it.
  */
 export function notice(text: string, links: readonly NoticeLink[]): () => void {
+  const room = links.reduce((left, { label }) => left - label.length - 2, LINE);
   const parts = links.map(({ label, command, args = [] }) => `[${label.replace(/[[\]]/gu, "")}](command:${command}?${encoded(args)})`);
   let close: () => void = () => undefined;
   const closed = new Promise<void>((resolve) => {
     close = resolve;
   });
   vscode.window
-    .withProgress({ location: vscode.ProgressLocation.Notification, title: [plain(text), ...parts].join("  ") }, (progress) => {
+    .withProgress({ location: vscode.ProgressLocation.Notification, title: [plain(short(text, room)), ...parts].join("  ") }, (progress) => {
       progress.report({ increment: 100 }); // A full bar rests.
       return closed;
     })

@@ -3,8 +3,7 @@ import type { Forms } from "../agent/forms.js";
 import type { AgentHost } from "../agent/host.js";
 import type { Question } from "../agent/session.js";
 import type { ToolCalls } from "../core/toolCalls.js";
-import { isShort } from "../core/asked.js";
-import { short, withoutIcons } from "../core/words.js";
+import { withoutIcons } from "../core/words.js";
 import { callOfDiff, DIFF_SCHEME } from "./diffs.js";
 import type { Diffs } from "./diffs.js";
 import { notice } from "./notices.js";
@@ -16,18 +15,16 @@ interface Pause {
 type Kind = Question["options"][number]["kind"];
 
 const SHOW = "Show the question";
-/** A notification with more would be cut. */
-const NOTIFIED_CHARS = 300;
 /** What a row of a picker shows in the narrowest window, and how many rows are in view with the answers. */
 const ROW_CHARS = 66;
 const MOST_ROWS = 8;
 
 /**
  * Permission requests outside the chat: their diffs open in the diff editor, whose title bar has the answers; while the
- * chat is not visible, or the window has not the keyboard, a notification asks, also for a form. All of them lead to the same question, and the first answer counts.
+ * chat is not visible, or the window has not the keyboard, a notification tells of it, also of a form. All of them lead to the same question, and the first answer counts.
  *
  * Whatever is asked about is allowed only where all of it has been in view: in the chat, in the diff editor, or in a
- * notification or picker that shows the whole.
+ * picker that shows the whole.
  */
 export class Questions implements vscode.Disposable {
   private readonly seen = new Set<string>();
@@ -261,7 +258,7 @@ export class Questions implements vscode.Disposable {
     const key = form === null ? "" : `form ${String(form.id)}`;
     if (form !== null && !this.notified.has(key) && !(this.chat.visible && vscode.window.state.focused)) {
       this.notified.add(key);
-      this.notices.set(key, notice(`${this.host.name} asks: ${short(form.message, NOTIFIED_CHARS)}`, [{ label: SHOW, command: "acpCoder.answerNotified" }]));
+      this.notices.set(key, notice(`${this.host.name} asks: ${form.message}`, [{ label: "Show", command: "acpCoder.answerNotified" }]));
     }
     this.closeNotices();
   }
@@ -278,17 +275,12 @@ export class Questions implements vscode.Disposable {
     }
   }
 
-  private notify(question: Question): () => void {
-    const { about, title, sessionId, id } = question;
-    // Nobody should approve what they cannot read to its end.
-    const whole = isShort(about, NOTIFIED_CHARS);
-    // None of four long answers would be fully readable; the others are with the question.
-    const once = question.options.filter(({ kind }) => (whole && kind === "allow_once") || kind === "reject_once");
-    const words = whole ? [about.text, ...about.why].join(" \u2014 ") : short(title, NOTIFIED_CHARS);
+  private notify({ title, sessionId, id, options }: Question): () => void {
     const command = "acpCoder.answerNotified";
-    return notice(`${this.host.name} asks: ${words}`, [
-      ...once.map(({ name, optionId }) => ({ label: name, command, args: [sessionId, id, optionId] })),
-      { label: SHOW, command, args: [sessionId, id] },
+    const reject = options.find(({ kind }) => kind === "reject_once");
+    return notice(`${this.host.name} asks: ${title}`, [
+      { label: "Show", command, args: [sessionId, id] },
+      ...(reject === undefined ? [] : [{ label: "Reject", command, args: [sessionId, id, reject.optionId] }]),
     ]);
   }
 
