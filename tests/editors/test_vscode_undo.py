@@ -97,6 +97,41 @@ async def test_the_marks_of_what_was_taken_back_are_gone(code, tmp_path):
         assert (tmp_path / "project" / "a.txt").read_text() == TEXT
 
 
+async def test_what_a_prompt_changed_is_reviewed_above_the_box_and_in_the_file(code, tmp_path):
+    edits = [Call("edit", {"path": "a.txt", "old_string": f"line {n}\n", "new_string": f"LINE {n}\n"}) for n in (3, 20)]
+    script = [Answer(tool_calls=(*edits, Call("write", {"path": "notes/b.txt", "content": "one\ntwo\n"}))), "Done."]
+    async with working(code, tmp_path, script, files={"a.txt": TEXT}, ACP_CODER_MODE="auto") as (window, _):
+        file = tmp_path / "project" / "a.txt"
+        chat = Chat(window)
+        await window.open_file(file)
+        await chat.open()
+        await chat.send("Change it")
+        bar = chat.frame.get_by_role("region", name="Changes of the last prompt")
+        await window.eventually(bar.inner_text, lambda text: text.split() == "2 files +4 −2 Review Keep Undo".split())
+        tinted = window.page.locator(".editor-group-container.active .view-overlays [class*='ced-']")
+        await window.eventually(tinted.count, lambda count: count >= 2)
+        await bar.locator(".fold").click()
+        await bar.get_by_role("button", name="Keep the changes of notes/b.txt").click()
+        await window.eventually(bar.locator("li").count, lambda count: count == 1)
+
+        # By key to the second change, and from its hover back; the first is kept at the cursor.
+        await window.go_to(1)
+        await window.page.keyboard.press("Alt+F5")
+        await window.eventually(window.status_bar, lambda items: "Ln 3, Col 1" in items)
+        await window.page.keyboard.press("Alt+F5")
+        await window.eventually(window.status_bar, lambda items: "Ln 20, Col 1" in items)
+        await window.page.locator(".view-line", has_text="LINE 20").locator("span span").first.hover()
+        await window.page.locator(".monaco-hover:visible a", has_text="Undo").click()
+        restored = TEXT.replace("line 3\n", "LINE 3\n")
+        await window.eventually(lambda: read(file), lambda text: text == restored)
+        await window.page.keyboard.press("Shift+Alt+F5")
+        await window.eventually(window.status_bar, lambda items: "Ln 3, Col 1" in items)
+        await window.command("acp-coder: Keep the Change at the Cursor")
+        await bar.wait_for(state="hidden")
+        await window.eventually(tinted.count, lambda count: count == 0)
+        assert file.read_text() == restored
+
+
 async def test_what_the_user_changed_since_is_named_and_left_alone(code, tmp_path):
     async with changed(code, tmp_path) as (window, chat, project):
         (project / "b.txt").write_text("mine\n")

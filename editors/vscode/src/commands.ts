@@ -15,8 +15,9 @@ import type { Plans } from "./editor/plans.js";
 import type { Questions } from "./editor/questions.js";
 import type { Restoring } from "./editor/restoring.js";
 import type { Terminals } from "./editor/terminals.js";
-import type { ChangesTree } from "./status/changes.js";
+import type { ChangeRow, ChangesTree } from "./status/changes.js";
 import type { InlineStatus } from "./status/inline.js";
+import type { Hunks } from "./status/hunks.js";
 import type { CallLenses } from "./status/lenses.js";
 import { reveal } from "./status/follow.js";
 import { SECTION, set, settings } from "./settings.js";
@@ -38,6 +39,7 @@ export interface Parts {
   readonly inline: InlineStatus;
   readonly lenses: CallLenses;
   readonly marks: Marks;
+  readonly hunks: Hunks;
   readonly trace: Trace;
   readonly log: vscode.LogOutputChannel;
 }
@@ -155,6 +157,15 @@ export function registerCommands(parts: Parts): vscode.Disposable {
       changes.keep(row);
     },
     revertChange: (row) => changes.revert(row),
+    reviewChanges: (act, path) => changes.act(typeof act === "string" ? act : "review", typeof path === "string" ? path : undefined),
+    keepHunk: (path, id) => onHunk(parts, path, id, (row) => {
+      changes.keep(row);
+    }),
+    undoHunk: (path, id) => onHunk(parts, path, id, (row) => changes.revert(row)),
+    showHunk: (path, id) => onHunk(parts, path, id, (row) => changes.open(row)),
+    nextChange: () => parts.hunks.step(1),
+    previousChange: () => parts.hunks.step(-1),
+    answerCall: (call, kind) => questions.answerCall(call, kind),
     openLink: (href) => openLink(href),
     addSelection: async () => {
       const selection = selectionAttachment();
@@ -191,6 +202,11 @@ export function registerCommands(parts: Parts): vscode.Disposable {
       }),
     ),
   );
+}
+
+async function onHunk({ hunks }: Parts, path: unknown, id: unknown, run: (row: ChangeRow) => unknown): Promise<void> {
+  const row = hunks.row(path, id);
+  await (row === undefined ? vscode.window.showInformationMessage("There is no change of the agent's here.") : run(row));
 }
 
 export const EXTENSION_ID = "acp-coder.acp-coder";

@@ -28,6 +28,7 @@ import { SECTION, settings } from "./settings.js";
 import { ChangesTree } from "./status/changes.js";
 import { Findings } from "./status/findings.js";
 import { FollowMode } from "./status/follow.js";
+import { Hunks } from "./status/hunks.js";
 import { InlineStatus } from "./status/inline.js";
 import { CallLenses } from "./status/lenses.js";
 import { StatusBar } from "./status/statusBar.js";
@@ -105,6 +106,8 @@ export function activate(context: vscode.ExtensionContext): void {
     log.info(text);
   });
   const firstStart = new FirstStart(host, program);
+  undo.reviews = true;
+  const hunks = new Hunks(undo);
   const chat = new ChatView(context.extensionUri, host, calls, terminals, undo, forms, firstStart);
   const previews = new Previews();
   const restoring = new Restoring(host, undo, previews, chat);
@@ -121,13 +124,14 @@ export function activate(context: vscode.ExtensionContext): void {
   }));
   const lenses = new CallLenses(calls, marks, () => settings.inline() && settings.codeLens());
   const follow = new FollowMode(calls, settings.followMode, (sessionId) => host.active?.id === sessionId, typing);
-  const parts = { host, program, firstStart, marks, calls, chat, diffs, outputs, questions, plans, restoring, changes, terminals, inline, lenses, trace, log };
+  const parts = { host, program, firstStart, marks, hunks, calls, chat, diffs, outputs, questions, plans, restoring, changes, terminals, inline, lenses, trace, log };
   context.subscriptions.push(
     log,
     trace,
     terminals,
     languageServers,
     undo,
+    hunks,
     previews,
     changes,
     chat,

@@ -338,7 +338,7 @@ export class Session {
       return Promise.resolve(CANCELLED);
     }
     this.nextId += 1;
-    const about = aboutOf(record, request.toolCall._meta);
+    const about = aboutOf(record, request.toolCall._meta, this.cwd);
     const question: Question = {
       id: `p${String(this.nextId)}`,
       sessionId: this.id,

@@ -4,7 +4,7 @@ import type { PromptFacts } from "../core/messages.js";
 import type { ToolCalls } from "../core/toolCalls.js";
 import { isOver } from "../core/toolCalls.js";
 import { cutsOf, hasUndo, Kept, promptsOf } from "../core/undo.js";
-import type { ChangesResponse, CheckpointsResponse, UndoCheckpoint, UndoRequest, UndoResponse } from "../core/undoMethods.js";
+import type { ChangesResponse, CheckpointsResponse, UndoChange, UndoCheckpoint, UndoRequest, UndoResponse } from "../core/undoMethods.js";
 import { readChangesResponse, readCheckpointsResponse, readUndoResponse } from "../core/undoMethods.js";
 import { messageOf } from "../core/words.js";
 import type { AgentHost } from "./host.js";
@@ -36,8 +36,10 @@ export class Undo {
   readonly changed = new Emitter<void>();
   /** Something was taken back, or came back: these files are other than the calls left them. */
   readonly undone = new Emitter<readonly string[]>();
-  /** Whether someone looks at the changes: otherwise only the prompts are asked for. */
+  /** Whether someone looks at all changes, also while the agent works. */
   watched = false;
+  /** Whether what a prompt changed is shown once its turn is over. */
+  reviews = false;
   private readonly known = new WeakMap<Session, Undoable>();
   private readonly kept = new Map<string, Kept>();
   private looking: Promise<void> | undefined;
@@ -76,6 +78,11 @@ export class Undo {
   /** Of the active session. */
   get now(): Undoable {
     return (this.host.active && this.known.get(this.host.active)) ?? NOTHING;
+  }
+
+  /** What the last prompt changed and the user has not kept yet. */
+  get left(): readonly UndoChange[] {
+    return this.now.turn.changes.filter((change) => this.keeps.left(change).any);
   }
 
   get keeps(): Kept {
@@ -131,10 +138,12 @@ export class Undo {
         return;
       }
       let { turn, session } = before ?? NOTHING;
+      const isFirst = last === undefined || last.prompt === checkpoints.checkpoints[0]?.prompt;
       if (this.watched) {
         session = readChangesResponse(await running.extension("_session/changes", params));
-        const isFirst = last === undefined || last.prompt === checkpoints.checkpoints[0]?.prompt;
-        turn = isFirst ? session : readChangesResponse(await running.extension("_session/changes", { ...params, since: last.prompt }));
+      }
+      if (this.watched || this.reviews) {
+        turn = this.watched && isFirst ? session : readChangesResponse(await running.extension("_session/changes", { ...params, since: last?.prompt ?? 0 }));
       }
       this.known.set(active, { checkpoints, of: promptsOf(active.transcript.items, checkpoints.checkpoints), last, turn, session });
     } catch (error) {

@@ -7,8 +7,9 @@ import type { TerminalFacts } from "../core/cards.js";
 import { cardOf } from "../core/cards.js";
 import type { Emitter } from "../core/emitter.js";
 import { MODES, pickersOf } from "../core/pickers.js";
+import { labelIn } from "../core/uris.js";
 import type { CallRecord, ToolCalls } from "../core/toolCalls.js";
-import type { Attachment, ChatFacts, ChatState, FromView, StartFacts, ToolCard, ToView } from "../core/messages.js";
+import type { Attachment, ChatFacts, ChatState, FromView, Picker, StartFacts, ToolCard, ToView } from "../core/messages.js";
 import { Outbox } from "./outbox.js";
 
 const FACTS: Readonly<Record<SessionFact, readonly (keyof ChatFacts)[]>> = {
@@ -66,7 +67,7 @@ export class Chat {
         this.onCall(record);
       }),
       undo.changed.on(() => {
-        this.outbox.fact("prompts");
+        this.outbox.fact("prompts", "changes");
       }),
       place.forms.changed.on(() => {
         this.outbox.fact("form");
@@ -153,7 +154,7 @@ export class Chat {
     return {
       ...this.everything(),
       items: shown?.transcript.items ?? [],
-      tools: shown === undefined ? [] : this.calls.list(shown.id).map((record) => cardOf(record, (id) => this.place.terminals.facts(id))),
+      tools: shown === undefined ? [] : this.calls.list(shown.id).map((record) => cardOf(record, (id) => this.place.terminals.facts(id), shown.cwd)),
     };
   }
 
@@ -184,6 +185,7 @@ export class Chat {
       form: this.place.forms.now,
       queue: session?.queued ?? [],
       prompts: this.undo.facts,
+      changes: this.undo.left.map(({ path, added, removed }) => ({ path, label: labelIn(session?.cwd, path), added, removed })),
       images: host.capabilities.promptCapabilities?.image === true,
       may: host.may,
     };
@@ -192,7 +194,11 @@ export class Chat {
   private card(toolCallId: string): ToolCard | undefined {
     const session = this.host.active;
     const record = session === undefined ? undefined : this.calls.get(session.id, toolCallId);
-    return record === undefined ? undefined : cardOf(record, (id) => this.place.terminals.facts(id));
+    return record === undefined ? undefined : cardOf(record, (id) => this.place.terminals.facts(id), session?.cwd);
+  }
+
+  picker(id: string): Picker | undefined {
+    return this.everything().pickers.find((one) => one.id === id);
   }
 
   /** Runs now, or when the page is ready. */

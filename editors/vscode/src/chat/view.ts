@@ -6,7 +6,7 @@ import type { AgentHost } from "../agent/host.js";
 import type { Undo } from "../agent/undo.js";
 import type { Attachment, FromView } from "../core/messages.js";
 import type { ToolCalls } from "../core/toolCalls.js";
-import { messageOf, plural } from "../core/words.js";
+import { messageOf, plural, withoutIcons } from "../core/words.js";
 import type { Terminals } from "../editor/terminals.js";
 import { Chat } from "./chat.js";
 import { blocksOf, complete } from "./mentions.js";
@@ -161,6 +161,12 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
       case "openLink":
         await vscode.commands.executeCommand("acpCoder.openLink", message.href);
         return;
+      case "change":
+        await vscode.commands.executeCommand("acpCoder.reviewChanges", message.act, message.path);
+        return;
+      case "choose":
+        await this.choose(message.id);
+        return;
       case "start":
         await this.start.begin(message.provider, message.key);
         return;
@@ -170,6 +176,30 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
         }
         return;
     }
+  }
+
+  /** The choices of a picker, to be searched. */
+  private async choose(id: string): Promise<void> {
+    const picker = this.chat.picker(id);
+    if (picker === undefined) {
+      return;
+    }
+    type Entry = vscode.QuickPickItem & { readonly value?: string };
+    const items: Entry[] = [];
+    let group: string | undefined;
+    for (const choice of picker.choices) {
+      if (choice.group !== group) {
+        group = choice.group;
+        items.push({ label: group ?? "", kind: vscode.QuickPickItemKind.Separator });
+      }
+      const current = choice.value === picker.value ? "current" : "";
+      items.push({ label: withoutIcons(choice.name), description: current, detail: choice.description ?? "", value: choice.value });
+    }
+    const chosen = await vscode.window.showQuickPick(items, { title: picker.name, placeHolder: picker.description ?? picker.name, matchOnDetail: true, matchOnDescription: true });
+    if (chosen?.value !== undefined && chosen.value !== picker.value) {
+      await this.chat.receive({ type: "pick", id, value: chosen.value });
+    }
+    this.chat.send({ type: "focus" });
   }
 
   private html(webview: vscode.Webview): string {

@@ -186,6 +186,13 @@ export interface QueuedPrompt {
   readonly now: boolean;
 }
 
+export interface ChangedPath {
+  readonly path: string;
+  readonly label: string;
+  readonly added: number;
+  readonly removed: number;
+}
+
 /** What can be taken back, where the agent can. */
 export interface PromptFacts {
   /** The agent's numbers of the user's messages, by item. */
@@ -234,6 +241,8 @@ export interface ChatFacts {
   readonly form: Form | null;
   readonly queue: readonly QueuedPrompt[];
   readonly prompts: PromptFacts;
+  /** What the last prompt changed and the user has not kept. */
+  readonly changes: readonly ChangedPath[];
   /** Whether images may be pasted. */
   readonly images: boolean;
   readonly may: May;
@@ -313,6 +322,10 @@ export type FromView =
   | { readonly type: "openLink"; readonly href: string }
   /** To before the prompt with this number of the agent's, or a new session from there. */
   | { readonly type: "restore" | "fork"; readonly prompt: number }
+  /** What the last prompt changed, or one file of it. */
+  | { readonly type: "change"; readonly act: "review" | "keep" | "undo"; readonly path?: string }
+  /** Shows the choices of a picker where they can be searched. */
+  | { readonly type: "choose"; readonly id: string }
   /** Closes the problem that is shown. */
   | { readonly type: "dismiss" }
   /** A provider and its key (empty: it has one), from the card of the first start. */

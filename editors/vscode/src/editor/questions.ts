@@ -142,6 +142,23 @@ export class Questions implements vscode.Disposable {
     }
   }
 
+  /** At the line of the call: with the first option of a kind, or the diff where it was not read yet. */
+  async answerCall(call: unknown, kind: unknown): Promise<void> {
+    const { sessionId, toolCallId } = (call ?? {}) as { sessionId?: unknown; toolCallId?: unknown };
+    const question = this.open.find((one) => one.sessionId === sessionId && one.toolCallId === toolCallId);
+    const option = question?.options.find((one) => one.kind === kind);
+    if (question === undefined || option === undefined) {
+      await vscode.window.showInformationMessage("This question has already been answered.");
+    } else if (option.kind.startsWith("allow") && !question.seen) {
+      const record = this.calls.get(question.sessionId, question.toolCallId);
+      if (record === undefined || !(await this.diffs.openAll(record))) {
+        await this.show(question);
+      }
+    } else {
+      this.answer(question, option.optionId);
+    }
+  }
+
   /** By a link of a notification: with an option, or to show it. */
   async answerNotified(sessionId: unknown, id: unknown, optionId: unknown): Promise<void> {
     const question = this.open.find((one) => one.sessionId === sessionId && one.id === id);

@@ -239,6 +239,10 @@ function hoverOf(record: CallRecord, path: string): vscode.MarkdownString {
     link("In the chat", "showInChat"),
     ...(isOver(record.status) ? [] : [link("Stop", "stop")]),
   ];
+  if (record.status === "pending") {
+    const answer = (label: string, kind: string): string => `[${label}](command:acpCoder.answerCall?${encoded([call, kind])})`;
+    links.unshift(answer("Allow", "allow_once"), answer("Reject", "reject_once"));
+  }
   hover.isTrusted = { enabledCommands: ["showOutput", "showDiff", "showInChat", "stop", "answerCall"].map((name) => `acpCoder.${name}`) };
   return hover.appendMarkdown(`\n\n${links.join(" · ")}`);
 }

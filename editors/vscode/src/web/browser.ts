@@ -387,6 +387,8 @@ export class Browser {
         return;
       case "openLocation":
       case "openTerminal":
+      case "change":
+      case "choose":
       case "start":
         return;
     }

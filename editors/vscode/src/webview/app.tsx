@@ -7,7 +7,7 @@ import { Conversation } from "./conversation";
 import { UsageLine } from "./footer";
 import { FormPanel } from "./formPanel";
 import { Icon, Spinner } from "./icons";
-import { Plan, ProblemBanner, Queue, Redo } from "./panels";
+import { Changes, Plan, ProblemBanner, Queue, Redo } from "./panels";
 import { Question } from "./permission";
 
 interface AppProps {
@@ -29,6 +29,7 @@ export function App({ view, empty }: AppProps): JSX.Element {
         <div class="bottom">
           <Plan />
           <Queue />
+          <Changes />
           <Redo />
           <Question />
           <FormPanel />
@@ -105,10 +106,11 @@ function Working(): JSX.Element | null {
   const running = useFact("running");
   const stopping = useFact("stopping");
   const [permission] = useFact("permissions");
+  const form = useFact("form");
   useChunks();
   if (!running) return null;
   const last = store.lastItem();
-  if (!stopping && (permission || last?.type === "agent" || last?.type === "thought")) return null;
+  if (!stopping && (permission || form || last?.type === "agent" || last?.type === "thought")) return null;
   return (
     <div class="working">
       <Spinner />

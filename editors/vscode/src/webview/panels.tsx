@@ -2,6 +2,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import type { PlanEntry, Problem, StartFacts } from "../core/messages";
+import { plural } from "../core/words";
 import { useFact, useOpen, useView } from "./context";
 import { Icon, IconButton, Spinner } from "./icons";
 import { Markdown } from "./markdown";
@@ -99,6 +100,71 @@ export function Queue(): JSX.Element | null {
   );
 }
 
+/** What the last prompt changed, until it is kept or taken back; with its files. */
+export function Changes(): JSX.Element | null {
+  const { post, inEditor } = useView();
+  const changes = useFact("changes");
+  const running = useFact("running");
+  const [open, setOpen] = useOpen("changes", false);
+  if (!inEditor || running || changes.length === 0) return null;
+  const act = (name: "review" | "keep" | "undo", path?: string) => (): void => {
+    post(path === undefined ? { type: "change", act: name } : { type: "change", act: name, path });
+  };
+  const sum = { added: changes.reduce((all, { added }) => all + added, 0), removed: changes.reduce((all, { removed }) => all + removed, 0) };
+  return (
+    <section class="panel changed" aria-label="Changes of the last prompt">
+      <div class="row">
+        <button
+          type="button"
+          class="fold"
+          aria-expanded={open}
+          onClick={() => {
+            setOpen(!open);
+          }}
+        >
+          <Icon name="chevron" class="chevron" />
+          <span>{plural(changes.length, "file")}</span>
+          <Figures {...sum} />
+        </button>
+        <ChangeButton label="Review" title="Show all changes in the diff editor" act={act("review")} />
+        <ChangeButton label="Keep" title="Keep all changes" act={act("keep")} />
+        <ChangeButton label="Undo" title="Take all changes back, after a preview" act={act("undo")} />
+      </div>
+      {open && (
+        <ul>
+          {changes.map(({ path, label, added, removed }) => (
+            <li key={path} class="row">
+              <button type="button" class="link label" title={`Show the diff of ${path}`} onClick={act("review", path)}>
+                {label}
+              </button>
+              <Figures added={added} removed={removed} />
+              <ChangeButton label="Keep" title={`Keep the changes of ${label}`} act={act("keep", path)} />
+              <ChangeButton label="Undo" title={`Take the changes of ${label} back`} act={act("undo", path)} />
+            </li>
+          ))}
+        </ul>
+      )}
+    </section>
+  );
+}
+
+function Figures({ added, removed }: { readonly added: number; readonly removed: number }): JSX.Element {
+  return (
+    <span class="figures">
+      {added > 0 && <span class="added">+{added}</span>}
+      {removed > 0 && <span class="removed">−{removed}</span>}
+    </span>
+  );
+}
+
+function ChangeButton({ label, title, act }: { readonly label: string; readonly title: string; readonly act: () => void }): JSX.Element {
+  return (
+    <button type="button" class="link" title={title} aria-label={title} onClick={act}>
+      {label}
+    </button>
+  );
+}
+
 /** After something was taken back, until the next prompt. */
 export function Redo(): JSX.Element | null {
   const { post } = useView();
@@ -139,7 +205,7 @@ export function ProblemBanner(): JSX.Element | null {
     <section class={`problem ${problem.first === true ? "first" : ""}`} role="alert">
       <Icon name={problem.first === true ? "spark" : "error"} />
       <div class="what">
-        <strong>{start ? "Choose who answers" : problem.title}</strong>
+        <strong>{start ? "Choose a provider" : problem.title}</strong>
         {start && <Start start={start} />}
         {start ? (
           <details

@@ -29,6 +29,7 @@ const NOTHING: ChatFacts = {
   form: null,
   queue: [],
   prompts: { of: {}, fork: false, redo: false },
+  changes: [],
   images: false,
   may: { prompt: true, answer: true },
 };

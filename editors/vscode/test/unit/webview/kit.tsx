@@ -54,6 +54,7 @@ export const STATE: ChatState = {
   form: null,
   queue: [],
   prompts: { of: {}, fork: false, redo: false },
+  changes: [],
   images: true,
   may: { prompt: true, answer: true },
   items: [],

@@ -21,6 +21,7 @@ const STATE: ChatState = {
   form: null,
   queue: [],
   prompts: { of: {}, fork: false, redo: false },
+  changes: [],
   images: false,
   may: { prompt: true, answer: true },
   items: [
