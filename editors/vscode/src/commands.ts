@@ -9,6 +9,7 @@ import type { Marks } from "./core/marks.js";
 import { ago } from "./core/words.js";
 import type { CallRecord, ToolCalls } from "./core/toolCalls.js";
 import { messageOf, plain } from "./core/words.js";
+import type { Asking } from "./editor/asking.js";
 import type { Diffs } from "./editor/diffs.js";
 import type { Outputs } from "./editor/outputs.js";
 import type { Plans } from "./editor/plans.js";
@@ -39,6 +40,7 @@ export interface Parts {
   readonly inline: InlineStatus;
   readonly lenses: CallLenses;
   readonly marks: Marks;
+  readonly asking: Asking;
   readonly hunks: Hunks;
   readonly trace: Trace;
   readonly log: vscode.LogOutputChannel;
@@ -163,6 +165,21 @@ export function registerCommands(parts: Parts): vscode.Disposable {
     }),
     undoHunk: (path, id) => onHunk(parts, path, id, (row) => changes.revert(row)),
     showHunk: (path, id) => onHunk(parts, path, id, (row) => changes.open(row)),
+    ask: async (prompt, uri, range) => {
+      if (typeof prompt === "string" && uri instanceof vscode.Uri && range instanceof vscode.Range) {
+        await vscode.commands.executeCommand("acpCoder.chat.focus");
+        await parts.asking.ask(prompt, uri, range);
+      }
+    },
+    editSelection: () => parts.asking.edit(),
+    insertCode: async (text) => {
+      if (typeof text === "string") {
+        await parts.asking.insert(text);
+      }
+    },
+    renameSession: (info) => renameSession(parts, info),
+    exportSession: (info) => exportSession(parts, info),
+    followOff: () => set("followMode", false),
     nextChange: () => parts.hunks.step(1),
     previousChange: () => parts.hunks.step(-1),
     answerCall: (call, kind) => questions.answerCall(call, kind),
@@ -261,6 +278,30 @@ async function openSession({ host, chat }: Parts, info: unknown, how: "load" | "
   if (target !== undefined) {
     await host.openSession(target.id, how, target.cwd);
     await chat.show();
+  }
+}
+
+async function renameSession({ host, program }: Parts, info: unknown): Promise<void> {
+  const target = await chosen(host, info, "Which session do you want to rename?");
+  const title = target && (await vscode.window.showInputBox({ title: "Rename the session", value: target.title }));
+  if (target === undefined || !title) {
+    return;
+  }
+  const open = host.session(target.id);
+  if (open !== undefined && !open.working) {
+    open.prompt(`/rename ${title}`, [{ type: "text", text: `/rename ${title}` }]);
+  } else {
+    await program.output(["sessions", "rename", target.id, title]);
+    host.changed.fire({ kind: "sessions" });
+  }
+}
+
+/** The conversation as a text, to be saved or copied. */
+async function exportSession({ host, program }: Parts, info: unknown): Promise<void> {
+  const target = await chosen(host, info, "Which session do you want to export?");
+  if (target !== undefined) {
+    const content = await program.output(["sessions", "show", target.id]);
+    await vscode.window.showTextDocument(await vscode.workspace.openTextDocument({ language: "markdown", content }));
   }
 }
 

@@ -16,6 +16,7 @@ import { commandOf } from "./core/asked.js";
 import { ToolCalls } from "./core/toolCalls.js";
 import { messageOf } from "./core/words.js";
 import { Diffs } from "./editor/diffs.js";
+import { Asking } from "./editor/asking.js";
 import { Files } from "./editor/files.js";
 import { LanguageServers, LSP_METHODS, LSP_NOTIFICATIONS } from "./editor/languageServers.js";
 import { Outputs } from "./editor/outputs.js";
@@ -24,6 +25,7 @@ import { Previews } from "./editor/previews.js";
 import { Questions } from "./editor/questions.js";
 import { Restoring } from "./editor/restoring.js";
 import { Terminals } from "./editor/terminals.js";
+import { TypedCommands } from "./editor/typedCommands.js";
 import { SECTION, settings } from "./settings.js";
 import { ChangesTree } from "./status/changes.js";
 import { Findings } from "./status/findings.js";
@@ -106,9 +108,11 @@ export function activate(context: vscode.ExtensionContext): void {
     log.info(text);
   });
   const firstStart = new FirstStart(host, program);
+  const typedCommands = new TypedCommands();
   undo.reviews = true;
   const hunks = new Hunks(undo);
-  const chat = new ChatView(context.extensionUri, host, calls, terminals, undo, forms, firstStart);
+  const chat = new ChatView(context.extensionUri, host, calls, terminals, undo, forms, firstStart, typedCommands);
+  const asking = new Asking(host, chat);
   const previews = new Previews();
   const restoring = new Restoring(host, undo, previews, chat);
   const changes = new ChangesTree(host, undo, previews, restoring);
@@ -124,13 +128,15 @@ export function activate(context: vscode.ExtensionContext): void {
   }));
   const lenses = new CallLenses(calls, marks, () => settings.inline() && settings.codeLens());
   const follow = new FollowMode(calls, settings.followMode, (sessionId) => host.active?.id === sessionId, typing);
-  const parts = { host, program, firstStart, marks, hunks, calls, chat, diffs, outputs, questions, plans, restoring, changes, terminals, inline, lenses, trace, log };
+  const parts = { host, program, asking, firstStart, marks, hunks, calls, chat, diffs, outputs, questions, plans, restoring, changes, terminals, inline, lenses, trace, log };
   context.subscriptions.push(
     log,
     trace,
     terminals,
     languageServers,
     undo,
+    asking,
+    typedCommands,
     hunks,
     previews,
     changes,
@@ -181,6 +187,9 @@ export function activate(context: vscode.ExtensionContext): void {
           resumed(context, change.session);
         } else if (change.kind === "session" && change.change.facts.has("running")) {
           remember(context, host.active);
+          if (!change.session.running && host.running !== undefined && !change.session.stopping) {
+            asking.done(change.session.title);
+          }
           if (host.running !== undefined) {
             noteRunning(context, change.session.id, change.session.running);
           }

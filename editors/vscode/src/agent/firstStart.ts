@@ -1,12 +1,9 @@
-import { execFile } from "node:child_process";
 import { Emitter } from "../core/emitter.js";
 import type { StartFacts } from "../core/messages.js";
 import { messageOf } from "../core/words.js";
 import type { AgentHost } from "./host.js";
 import type { Program } from "./program.js";
 
-/** Milliseconds for a command of the agent's; the server may be asked about the key meanwhile. */
-const PATIENCE = 60_000;
 /** The login method of acp-coder, whose command this drives: other agents' are left to a terminal. */
 const METHOD = "login";
 
@@ -35,7 +32,7 @@ export class FirstStart {
 
   /** The providers that the agent knows, in its order. */
   async providers(): Promise<StartFacts["providers"]> {
-    return (await this.run(["--list"])).split("\n").flatMap((line) => {
+    return (await this.program.output([METHOD, "--list"])).split("\n").flatMap((line) => {
       const [, id = "", detail = "", key] = /^(\S+) {2}(.*?)(?: \((has a key: .*)\))?$/u.exec(line) ?? [];
       return id === "" ? [] : [{ id, detail, hasKey: key !== undefined }];
     });
@@ -46,9 +43,9 @@ export class FirstStart {
     this.show({ busy: true, error: "" });
     try {
       if (key !== "") {
-        await this.run([provider], key);
+        await this.program.output([METHOD, provider], key);
       }
-      await this.run(["config", "set", "agent.provider", provider], "", false);
+      await this.program.output(["config", "set", "agent.provider", provider]);
       await this.host.restart();
     } catch (error) {
       if (!this.host.needsLogin) {
@@ -83,22 +80,5 @@ export class FirstStart {
       this.now = this.host.needsLogin || change.busy !== false ? { ...this.now, ...change } : null;
       this.changed.fire(undefined);
     }
-  }
-
-  /** What a command of the agent's program writes. Throws its last words if it fails. */
-  private run(args: readonly string[], input = "", login = true): Promise<string> {
-    const command = this.program.commandLine(login ? [METHOD, ...args] : args);
-    return new Promise((resolve, reject) => {
-      const child = execFile(command.command, [...command.args], { env: { ...command.env }, cwd: command.cwd, timeout: PATIENCE, windowsHide: true }, (error, stdout, stderr) => {
-        if (error === null) {
-          resolve(stdout);
-        } else {
-          const [words = ""] = stderr.trim().split("\n").slice(-1);
-          reject(new Error(words.replace(/^acp-coder: /u, "") || error.message));
-        }
-      });
-      child.stdin?.on("error", () => undefined);
-      child.stdin?.end(`${input}\n`);
-    });
   }
 }

@@ -1,11 +1,16 @@
+import { execFile } from "node:child_process";
 import type * as acp from "@agentclientprotocol/sdk";
 import type { AgentSettings, Found, Places } from "../core/find.js";
 import { findAgent, isFound } from "../core/find.js";
 import { messageOf } from "../core/words.js";
 import type { SessionSide } from "./host.js";
-import type { AgentLink, ClientSide, Command, Connect, OnWire } from "./link.js";
+import type { AgentLink, ClientSide, Connect, OnWire } from "./link.js";
 import { isStartFailure, Unstartable } from "./link.js";
 import { noFolderProblem, notFoundProblem, startProblem } from "./problems.js";
+
+/** Milliseconds for a command of the agent's; the server may be asked about a key meanwhile. */
+const PATIENCE = 60_000;
+const MOST_OUTPUT = 64 * 1024 * 1024;
 
 export interface ProgramOptions {
   readonly connect: () => Promise<Connect>;
@@ -27,14 +32,27 @@ export class Program {
 
   constructor(private readonly options: ProgramOptions) {}
 
-  /** Another command of the program that was found. Throws an Error before there was one. */
-  commandLine(args: readonly string[]): Pick<Command, "command" | "args" | "cwd" | "env"> {
-    if (this.found === undefined) {
-      throw new Error("The agent's program was not found.");
+  /** What another command of the program writes. Throws its last words if it fails. */
+  output(args: readonly string[], input = ""): Promise<string> {
+    const { found } = this;
+    if (found === undefined) {
+      return Promise.reject(new Error("The agent's program was not found."));
     }
     const { folders, home } = this.options.places();
     const env = { ...this.options.environment(), ...this.options.settings().env };
-    return { command: this.found.command, args: [...this.found.args, ...args], cwd: folders[0] ?? home, env };
+    const options = { env, cwd: folders[0] ?? home, timeout: PATIENCE, maxBuffer: MOST_OUTPUT, windowsHide: true };
+    return new Promise((resolve, reject) => {
+      const child = execFile(found.command, [...found.args, ...args], options, (error, stdout, stderr) => {
+        if (error === null) {
+          resolve(stdout);
+        } else {
+          const [words = ""] = stderr.trim().split("\n").slice(-1);
+          reject(new Error(words.replace(/^acp-coder: /u, "") || error.message));
+        }
+      });
+      child.stdin?.on("error", () => undefined);
+      child.stdin?.end(`${input}\n`);
+    });
   }
 
   /** Throws Unstartable. */

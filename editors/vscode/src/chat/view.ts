@@ -7,6 +7,7 @@ import type { Undo } from "../agent/undo.js";
 import type { Attachment, FromView } from "../core/messages.js";
 import type { ToolCalls } from "../core/toolCalls.js";
 import { messageOf, plural, withoutIcons } from "../core/words.js";
+import type { TypedCommands } from "../editor/typedCommands.js";
 import type { Terminals } from "../editor/terminals.js";
 import { Chat } from "./chat.js";
 import { blocksOf, complete } from "./mentions.js";
@@ -47,6 +48,7 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
     undo: Undo,
     private readonly forms: Forms,
     private readonly start: FirstStart,
+    private readonly commands: TypedCommands,
   ) {
     this.chat = new Chat(host, calls, undo, {
       forms,
@@ -144,7 +146,7 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
         await vscode.commands.executeCommand(`acpCoder.${message.type}`, message.prompt);
         return;
       case "complete":
-        this.chat.send({ type: "completions", request: message.request, entries: await complete(message.query) });
+        this.chat.send({ type: "completions", request: message.request, entries: await complete(message.query, this.commands) });
         return;
       case "openLocation":
         await vscode.commands.executeCommand("acpCoder.openLocation", message.path, message.line);
@@ -163,6 +165,9 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
         return;
       case "change":
         await vscode.commands.executeCommand("acpCoder.reviewChanges", message.act, message.path);
+        return;
+      case "insert":
+        await vscode.commands.executeCommand("acpCoder.insertCode", message.text);
         return;
       case "choose":
         await this.choose(message.id);

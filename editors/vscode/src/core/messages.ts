@@ -60,7 +60,7 @@ export type Item =
     };
 
 export interface ShownAttachment {
-  readonly kind: "file" | "selection" | "problems" | "image" | "resource";
+  readonly kind: "file" | "selection" | "problems" | "text" | "image" | "resource";
   readonly label: string;
   /** A `data:` URL of an image. */
   readonly preview?: string;
@@ -280,6 +280,7 @@ export type Attachment =
   | { readonly kind: "file"; readonly uri: string; readonly label: string }
   | { readonly kind: "selection"; readonly uri: string; readonly label: string; readonly startLine: number; readonly endLine: number }
   | { readonly kind: "problems"; readonly label: string }
+  | { readonly kind: "text"; readonly label: string; readonly text: string }
   | { readonly kind: "image"; readonly label: string; readonly mimeType: string; readonly data: string };
 
 export type ToView =
@@ -326,6 +327,8 @@ export type FromView =
   | { readonly type: "change"; readonly act: "review" | "keep" | "undo"; readonly path?: string }
   /** Shows the choices of a picker where they can be searched. */
   | { readonly type: "choose"; readonly id: string }
+  /** Code of an answer, at the cursor of the editor. */
+  | { readonly type: "insert"; readonly text: string }
   /** Closes the problem that is shown. */
   | { readonly type: "dismiss" }
   /** A provider and its key (empty: it has one), from the card of the first start. */

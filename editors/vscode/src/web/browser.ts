@@ -389,6 +389,7 @@ export class Browser {
       case "openTerminal":
       case "change":
       case "choose":
+      case "insert":
       case "start":
         return;
     }

@@ -12,7 +12,7 @@ import { DiffLines } from "./diff";
 import { useFact, useOpen, useTool, useView } from "./context";
 import { Icon, Spinner } from "./icons";
 import { Picture } from "./picture";
-import { Markdown } from "./markdown";
+import { followLink, Markdown, withPlaces } from "./markdown";
 import { saysTitle } from "./permission";
 import { isBelow } from "./reveal";
 import { plainText, unfenced } from "../core/words";
@@ -199,11 +199,13 @@ function Terminal({ card, content }: TerminalProps): JSX.Element {
           ref={output}
           tabIndex={0}
           aria-label={`Output of ${title}`}
+          onClick={({ target }) => followLink(target, post)}
+          onKeyDown={({ key, target }) => key === "Enter" && followLink(target, post)}
           onScroll={({ currentTarget: { scrollHeight, scrollTop, clientHeight } }) => {
             sticks.current = scrollHeight - scrollTop - clientHeight < 8;
           }}
         >
-          {tail}
+          {inEditor ? withPlaces(tail) : tail}
         </pre>
       )}
       {inEditor && (

@@ -268,6 +268,25 @@ test("a prompt that failed can be sent again, while nothing else was said", () =
   expect(view.all(".notice button")).toEqual([]);
 });
 
+test("what a prompt changed is reviewed, kept and taken back above the box, as a whole and by file", () => {
+  const changes = [
+    { path: "/w/a.py", label: "a.py", added: 2, removed: 1 },
+    { path: "/w/n/b.py", label: "n/b.py", added: 5, removed: 0 },
+  ];
+  const view = new TestView({ changes });
+  expect(view.one(".changed").textContent).toBe("2 files+7−1ReviewKeepUndo");
+  for (const name of ["Show all changes in the diff editor", "Keep all changes"]) view.click(view.button(name));
+  view.click(view.one(".changed .fold"));
+  view.click(view.button("Take the changes of n/b.py back"));
+  expect(view.sent("change")).toEqual([
+    { type: "change", act: "review" },
+    { type: "change", act: "keep" },
+    { type: "change", act: "undo", path: "/w/n/b.py" },
+  ]);
+  view.patch({ facts: { running: true } });
+  expect(view.all(".changed")).toEqual([]);
+});
+
 test("a turn that was interrupted can go on", () => {
   const view = new TestView({ items: [{ id: "1", type: "notice", severity: "warning", title: "Interrupted.", text: "", offer: "continue" }] });
   view.click(view.button("Continue"));
@@ -319,7 +338,7 @@ test("the first start takes a provider and its key; what says what is wrong can 
 test("the level of thinking is labelled: its values do not say what they are of", () => {
   const choices = [{ value: "high", name: "High" }];
   const level = { id: "l", name: "Thinking", category: "thought_level", value: "high", choices };
-  const view = new TestView({ pickers: [{ id: "m", name: "Mode", category: "mode", value: "high", choices }, level] });
+  const view = new TestView({ pickers: [{ id: "m", name: "Mode", category: "mode", value: "high", choices }, level] }, undefined, false);
   expect(view.all(".pickers label").map((label) => label.querySelector("span")?.textContent)).toEqual(["Thinking"]);
   expect(view.one(".pickers label select").getAttribute("aria-label")).toBe("Thinking");
 });
