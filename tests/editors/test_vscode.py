@@ -167,7 +167,7 @@ async def test_nothing_moves_the_text_and_the_hover_has_what_can_be_done(code, t
         assert await places() == before and await window.lenses() == []
         await lines.filter(has_text="line nine").locator("span span").last.hover()
         hover = window.page.locator(".monaco-hover:visible")
-        await hover.get_by_text("Show diff").click()
+        await hover.get_by_text("Show diff").first.click()
         await window.tab("a.txt (changed)").wait_for()
 
 

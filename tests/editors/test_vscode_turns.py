@@ -243,8 +243,7 @@ async def test_the_mode_that_is_chosen_in_the_chat_is_the_agents(code, tmp_path)
         await chat.open()
         assert await mode.inner_text() == "Code"
         await mode.click()
-        _, labels = await window.quick_input()
-        assert [label for label in labels if label] == ["Ask", "Architect", "Code", "Auto"]
+        await window.eventually(window.quick_input, lambda shown: shown[1] == ["Ask", "Architect", "Code", "Auto"])
         await window.choose("Ask")
         await window.eventually(mode.inner_text, lambda text: text == "Ask")
         await chat.send("Write a file")
