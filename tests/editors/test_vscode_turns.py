@@ -243,7 +243,8 @@ async def test_the_mode_that_is_chosen_in_the_chat_is_the_agents(code, tmp_path)
         await chat.open()
         assert await mode.inner_text() == "Code"
         await mode.click()
-        await window.eventually(window.quick_input, lambda shown: shown[1] == ["Ask", "Architect", "Code", "Auto"])
+        # Each with its description below.
+        await window.eventually(window.quick_input, lambda shown: shown[1][::2] == ["Ask", "Architect", "Code", "Auto"])
         await window.choose("Ask")
         await window.eventually(mode.inner_text, lambda text: text == "Ask")
         await chat.send("Write a file")

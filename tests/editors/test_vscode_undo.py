@@ -172,7 +172,7 @@ async def test_changes_are_listed_kept_and_reverted_hunk_by_hunk(code, tmp_path)
             await window.eventually(pressed, bool)
 
         await window.eventually(labels, lambda rows: rows[:2] == [("Last prompt", "1 file +1 −1"), ("a.txt", "+1 −1")])
-        assert ("Session", "2 files +4 −3") in await labels()
+        await window.eventually(labels, lambda rows: ("Session", "2 files +4 −3") in rows)
         await window.row("Changes", "Last prompt").locator(".monaco-tl-twistie").click()
         await window.row("Changes", "Session").locator(".monaco-tl-twistie").click()
         await window.row("Changes", "a.txt").locator(".monaco-tl-twistie").click()
