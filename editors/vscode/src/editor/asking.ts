@@ -65,7 +65,7 @@ export class Asking implements vscode.CodeActionProvider, vscode.Disposable {
     }
     const { document, selection } = editor;
     const place = `${vscode.workspace.asRelativePath(document.uri)}:${String(selection.start.line + 1)}`;
-    const words = await vscode.window.showInputBox({ title: `Edit ${place}`, prompt: "What shall acp-coder do with the selection?", placeHolder: "Use a list comprehension" });
+    const words = await vscode.window.showInputBox({ title: `Edit ${place}`, prompt: "What should acp-coder do with the selection?", placeHolder: "Use a list comprehension" });
     if (words) {
       await document.save();
       await this.ask(`${words}\n\nChange only the selected part of the file, and what has to change with it.`, document.uri, selection);

@@ -81,10 +81,10 @@ function Empty({ instead }: { readonly instead: ComponentChildren }): JSX.Elemen
   return (
     <div class="empty">
       <Icon name="spark" class="large" />
-      <p class="first">Say what {agent.name} shall do in this workspace.</p>
+      <p class="first">What should {agent.name} do in this workspace?</p>
       <ul>
         <li>
-          <kbd>@</kbd> adds files, the selection or problems
+          <kbd>@</kbd> adds files, symbols, the selection, problems and more
         </li>
         {commands.length > 0 && (
           <li>
