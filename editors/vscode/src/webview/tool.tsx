@@ -231,7 +231,7 @@ function Details({ card }: { readonly card: ToolCard }): JSX.Element {
   return (
     <div class="details">
       {card.input !== undefined && (
-        <Fold name="Input" foldKey={`input:${card.toolCallId}`} byDefault={texts.length === 0 && !command && !terminal}>
+        <Fold name="Input" foldKey={`input:${card.toolCallId}`} byDefault={card.content.length === 0 && !command}>
           {() => (
             <pre tabIndex={0} aria-label="Input">
               {card.input}
