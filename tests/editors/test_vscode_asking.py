@@ -1,6 +1,9 @@
 """Asking from where one is, in the real VS Code: selections, diagnostics, mentions, code of an answer; sessions."""
 
 import subprocess
+from contextlib import suppress
+
+from playwright.async_api import TimeoutError
 
 from acp_agent.testing.fake_model import Answer, Call
 
@@ -64,6 +67,8 @@ async def test_folders_and_what_is_changed_in_git_are_mentioned(code, tmp_path):
         async def offered(query: str) -> list[str]:
             await chat.box.fill("")
             await chat.box.press_sequentially(query)
+            with suppress(TimeoutError):  # The extension for git may still be starting.
+                await names.first.wait_for(timeout=3000)
             return await names.all_inner_texts()
 
         await window.eventually(lambda: offered("@sour"), lambda labels: "sources/" in labels)
