@@ -79,6 +79,14 @@ class Chat:
         found: list[str] = await buttons.evaluate_all("all => all.map(button => button.getAttribute('aria-label'))")
         return found
 
+    async def choose(self, picker: str, choice: str) -> None:
+        """Chooses the mode, the model or whatever else in the list that its button opens."""
+        await self.picker(picker).click()
+        await self._window.choose(choice)
+
+    def picker(self, name: str) -> Locator:
+        return self.frame.get_by_role("combobox", name=name, exact=True)
+
     def option(self, name: str) -> Locator:
         """The button of an answer to a permission request."""
         return self.frame.locator("[data-permission]").get_by_role("button", name=name, exact=True)

@@ -10,6 +10,7 @@ from .kit import working
 from .window import Row, Window
 
 LINES = "".join(f"line {number}\n" for number in range(1, 41))
+LENSES = {"acpCoder.inlineStatus.codeLens": True}
 SPINNER = re.compile("^[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] ")
 
 
@@ -76,7 +77,7 @@ async def test_a_running_call_spins_at_its_line_and_becomes_a_tick_that_fades(co
         ),
         "Changed.", "Nothing to do.",
     ]  # fmt: skip
-    settings = {"acpCoder.inlineStatus.fadeAfter": 600, "acpCoder.permissions.openDiffs": False}
+    settings = {**LENSES, "acpCoder.inlineStatus.fadeAfter": 600, "acpCoder.permissions.openDiffs": False}
     environment = held(tmp_path / "package")
     async with working(code, tmp_path, script, files={"a.txt": LINES}, settings=settings, **environment) as (window, _):
         file, go = tmp_path / "project" / "a.txt", tmp_path / "project" / "go"
@@ -135,9 +136,46 @@ async def test_a_running_call_spins_at_its_line_and_becomes_a_tick_that_fades(co
         await window.eventually(window.lenses, lambda texts: texts == [])
 
 
+async def test_nothing_moves_the_text_and_the_hover_has_what_can_be_done(code, tmp_path):
+    script = [
+        Answer(tool_calls=(Call("grep", {"pattern": "line", "path": "a.txt"}),)),
+        Answer(
+            tool_calls=(Call("held_edit", {"path": "a.txt", "old_string": "line 9\n", "new_string": "line nine\n"}),)
+        ),
+        "Changed.",
+    ]  # fmt: skip
+    environment = {**held(tmp_path / "package"), "ACP_CODER_MODE": "auto"}
+    settings = {"acpCoder.inlineStatus.fadeAfter": 600}
+    async with working(code, tmp_path, script, files={"a.txt": LINES}, settings=settings, **environment) as (window, _):
+        chat = Chat(window)
+        await window.open_file(tmp_path / "project" / "a.txt")
+        await chat.open()
+        lines = window.page.locator(".editor-group-container.active .view-lines .view-line")
+
+        async def places() -> list[float]:
+            return sorted(await lines.evaluate_all("all => all.map(line => line.getBoundingClientRect().top)"))
+
+        before = await places()
+        await chat.send("Change line 9")
+        await window.eventually(window.decorations, is_spinning("Edit a.txt"))
+        # Forty places of a search are one text.
+        assert len([text for text in await window.decorations() if "Search" in text]) == 1
+        assert await places() == before and await window.lenses() == []
+        (tmp_path / "project" / "go").touch()
+        await window.eventually(window.decorations, is_done("Edit a.txt"))
+        await window.eventually(chat.answers, lambda texts: texts == ["Changed."])
+        assert await places() == before and await window.lenses() == []
+        await lines.filter(has_text="line nine").locator("span span").last.hover()
+        hover = window.page.locator(".monaco-hover:visible")
+        await hover.get_by_text("Show diff").first.click()
+        await window.tab("a.txt (changed)").wait_for()
+
+
 async def test_the_stop_above_a_line_stops_the_turn_that_works_there(code, tmp_path):
     script = [Answer(tool_calls=(Call("held_read", {"path": "a.txt", "offset": 5, "limit": 2}),))]
-    async with working(code, tmp_path, script, files={"a.txt": LINES}, **held(tmp_path / "package")) as (window, _):
+    async with working(
+        code, tmp_path, script, files={"a.txt": LINES}, settings=LENSES, **held(tmp_path / "package")
+    ) as (window, _):
         chat = Chat(window)
         await window.open_file(tmp_path / "project" / "a.txt")
         await chat.open()

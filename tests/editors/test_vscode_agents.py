@@ -149,9 +149,8 @@ async def test_any_other_agent_works_by_the_setting(code, tmp_path):
         await window.eventually(
             lambda: chat.box.get_attribute("aria-label"), lambda label: label == "Message to Another One"
         )
-        mode = chat.frame.get_by_role("combobox", name="Mode", exact=True)
-        assert await mode.locator("option").all_inner_texts() == ["Slow", "Fast"]
-        await mode.select_option("Fast")
+        await chat.choose("Mode", "Fast")
+        await window.eventually(chat.picker("Mode").inner_text, lambda text: text == "Fast")
         await chat.send("Hello")
         await answered(window, chat, "fast: Hello")
         await window.eventually(chat.cards, lambda cards: cards == [Card("Look", "completed")])
@@ -247,3 +246,35 @@ async def test_the_editors_typescript_server_finds_and_renames_for_the_agent(cod
     assert "in 2 files" in results[0], results
     assert "`old` is now `fresh` in 2 files" in results[1], results
     assert (tmp_path / "project" / "b.ts").read_text() == 'import { fresh } from "./a";\nfresh();\n'
+
+
+async def test_the_first_start_takes_a_provider_and_its_key_and_can_be_closed(code, tmp_path):
+    """The server's name is of nobody, so that nobody is asked about the key."""
+    variables = {
+        "HOME": str(tmp_path), "PATH": os.environ["PATH"], "ACP_CODER_KEYRING": "0",
+        "ANTHROPIC_BASE_URL": "https://acp.invalid/v1",
+    }  # fmt: skip
+    async with working(code, tmp_path, settings={"acpCoder.environment": variables}) as (window, _):
+        chat = Chat(window)
+        await chat.open()
+        card = chat.frame.get_by_role("form", name="First start")
+        await card.get_by_label("Provider").select_option("anthropic")
+        key = card.get_by_label("API key")
+        assert await key.get_attribute("type") == "password"
+        assert await card.get_by_role("button", name="Start").is_disabled()
+        await chat.frame.get_by_role("button", name="Close", exact=True).click()
+        await card.wait_for(state="hidden")
+
+        await window.command("acp-coder: Log In…")
+        _, labels = await window.quick_input()
+        assert {"anthropic", "openai"} <= set(labels)
+        await window.page.keyboard.press("Escape")
+        await chat.send("Hello")
+        await card.get_by_label("Provider").select_option("anthropic")
+        await key.fill("sk-of-nobody")
+        await key.press("Enter")
+        await card.wait_for(state="hidden")
+        stored = tmp_path / ".config" / "acp-coder"
+        assert "sk-of-nobody" in (stored / "credentials.json").read_text()
+        assert 'provider = "anthropic"' in (stored / "config.toml").read_text()
+        assert not await chat.frame.get_by_role("alert").filter(has_text="login").count()

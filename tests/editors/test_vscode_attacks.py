@@ -62,16 +62,13 @@ async def test_the_words_of_a_stranger_are_no_links_in_notifications_and_long_on
         links = window.page.locator(".notifications-toasts .notification-list-item-message a")
         question = await turn.ask({"toolCallId": "a", "title": f"Read. {LINK}"})
         await window.eventually(window.notifications, lambda texts: any("Read. [Details]" in text for text in texts))
-        assert await links.count() == 0
-        await window.click_notification("Refuse", containing="Read.")
+        assert await links.all_inner_texts() == ["Show", "Reject"]
+        await window.click_notification("Reject", containing="Read.")
         assert await question.chosen() == "no"
 
         long = await turn.ask({"toolCallId": "b", "title": f"Run {'true; ' * 60} rm -rf /"})
-        item = window.page.locator(".notifications-toasts .notification-list-item", has_text="Run true;")
-        await item.wait_for()
-        buttons = item.locator(".notification-list-item-buttons-container .monaco-button")
-        assert await buttons.all_inner_texts() == ["Refuse", "Show the question"]
-        await buttons.last.click()
+        assert await window.notification_buttons("Run true;") == ["Show", "Reject"]
+        await window.click_notification("Show", containing="Run true;")
         await chat.box.wait_for()
         await chat.permit("Refuse")
         assert await long.chosen() == "no"

@@ -100,22 +100,20 @@ async def test_a_long_command_is_read_and_allowed_with_the_keyboard_alone(code, 
         assert await chat.box.evaluate("box => box === document.activeElement")
 
 
-async def test_a_notification_and_a_picker_allow_only_what_they_show_whole(code, tmp_path):
+async def test_a_notification_allows_nothing_and_a_picker_only_what_it_shows_whole(code, tmp_path):
     async with attacked(code, tmp_path) as (window, chat, agent):
         turn = await begun(chat, agent)
         await hide_chat(window)
         short = await ask(turn, run("make", title="Run it"))
-        said = "raw asks: make — Asked because it deletes files. — Risk: high (it deletes) — The rules say that"
-        await window.eventually(window.notifications, lambda texts: any(said in text for text in texts))
-        await window.click_notification("Allow", containing="make")
-        assert await short.chosen() == "yes"
+        assert await window.notification_buttons("raw asks: Run it") == ["Show", "Reject"]
+        await window.click_notification("Reject", containing="Run it")
+        assert await short.chosen() == "no"
 
         long = await ask(turn, {**run(COMMAND), "toolCallId": "d"})
-        item = window.page.locator(".notifications-toasts .notification-list-item", has_text="echo step 1")
-        await item.wait_for()
-        buttons = item.locator(".notification-list-item-buttons-container .monaco-button")
-        assert await buttons.all_inner_texts() == ["Refuse", "Show the question"]
-        await buttons.first.click()
+        assert await window.notification_buttons("echo step 1") == ["Show", "Reject"]
+        # The one that was answered is gone: none stands beside the next.
+        await window.eventually(window.notifications, lambda texts: len(texts) == 1)
+        await window.click_notification("Reject", containing="echo step 1")
         assert await long.chosen() == "no"
 
         few = await ask(turn, {**run("make one\nmake two"), "toolCallId": "e"})

@@ -69,7 +69,7 @@ async def test_a_plan_folds_after_its_turn_and_rests_in_later_ones_and_pickers_s
         model.release()
         await window.eventually(window.status_bar, lambda items: "Agent" in items)
         await window.side_bar(170)
-        pickers = chat.frame.locator(".pickers select")
+        pickers = chat.frame.locator(".pickers .picker")
         await window.eventually(pickers.count, lambda count: count > 1)
         assert len(set(await pickers.evaluate_all("all => all.map(picker => picker.getBoundingClientRect().top)"))) == 1
         await window.reload()

@@ -126,7 +126,8 @@ async def test_the_pictures_of_the_documentation_can_be_taken(code, tmp_path):
     folder = DOCS if os.environ.get("ACP_CODER_SCREENSHOTS") else tmp_path / "pictures"
     folder.mkdir(parents=True, exist_ok=True)
     settings = {
-        "acpCoder.inlineStatus.fadeAfter": 60, "editor.renderWhitespace": "none", "editor.occurrencesHighlight": "off",
+        "acpCoder.inlineStatus.fadeAfter": 60, "acpCoder.inlineStatus.codeLens": True,
+        "editor.renderWhitespace": "none", "editor.occurrencesHighlight": "off",
     }  # fmt: skip
     files = {"prices.py": PRICES, "test_prices.py": TEST}
     environment = held(tmp_path / "package")

@@ -58,7 +58,7 @@ async def test_a_command_runs_in_a_real_terminal_and_its_text_stays(code, tmp_pa
         assert 'one; two\na"b\n42\n$HOME' in results(model)[0]
         assert await chat.cards() == [Card(command, "failed")]
         terminal = chat.frame.locator(".card .terminal")
-        assert await terminal.locator(".exit").inner_text() == "exit status 3"
+        assert await chat.frame.locator(".card .exit").inner_text() == "exit 3"
         assert await terminal.locator("pre").inner_text() == 'one; two\na"b\n42\n$HOME\n'
         await terminal.get_by_role("button", name="Show terminal").click()
         shown = await window.eventually(window.terminal_text, lambda text: "[exit status 3]" in text)
@@ -156,6 +156,22 @@ async def test_a_reload_brings_the_session_back_with_its_calls_and_its_context(c
         assert prompts(model) == ["Read it", "And now?"] and "alpha" in results(model)[0]
 
 
+async def test_a_turn_that_a_reload_cuts_off_says_so_and_goes_on(code, tmp_path):
+    script = [Answer(text=("I look at", " the file."), hang_after=1), "Here it is."]
+    async with working(code, tmp_path, script) as (window, model):
+        chat = Chat(window)
+        await chat.open()
+        await chat.send("Look")
+        await answered(window, chat, "I look at")
+        await window.reload()
+        await chat.open()
+        await window.eventually(chat.notices, lambda texts: texts and texts[-1].startswith("Interrupted."))
+        await chat.frame.get_by_role("button", name="Continue").click()
+        await window.eventually(chat.answers, lambda texts: texts[-1] == "Here it is.")
+        assert "Look" in prompts(model)[0] and prompts(model)[-1] == "Continue where you stopped."
+        assert not await chat.frame.get_by_role("button", name="Continue").count()
+
+
 async def test_sessions_are_listed_opened_and_deleted(code, tmp_path):
     async with working(code, tmp_path, ["Blue.", "Green.", "Blue it is."]) as (window, model):
         chat = Chat(window)
@@ -202,18 +218,19 @@ async def test_a_question_of_the_agent_is_answered_by_one_choice_or_in_words(cod
         chat = Chat(window)
         await chat.open()
         await chat.send("Choose")
-        assert await window.quick_input() == ("Which database?", ["SQLite", "PostgreSQL"])
-        await window.choose("PostgreSQL")
+        form = chat.frame.get_by_role("form", name="The agent asks")
+        await form.get_by_text("Which database?").wait_for()
+        assert "1 question" in await window.status_bar()
+        await form.get_by_role("button", name="PostgreSQL").click()
         await answered(window, chat, "Good.")
         assert "The user answered: PostgreSQL" in results(model)[-1]
         await chat.send("Say it in words")
-        await window.quick_input()
-        await window.answer("a file with a pool")
+        await form.get_by_role("textbox").fill("a file with a pool")
+        await form.get_by_role("textbox").press("Enter")
         await answered(window, chat, "Good.", "Fine.")
         assert "The user answered: a file with a pool" in results(model)[-1]
         await chat.send("Choose again")
-        await window.quick_input()
-        await window.page.keyboard.press("Escape")
+        await form.get_by_role("button", name="Decline").click()
         await answered(window, chat, "Good.", "Fine.", "As you like.")
         assert "PostgreSQL" not in results(model)[-1]
 
@@ -222,18 +239,20 @@ async def test_the_mode_that_is_chosen_in_the_chat_is_the_agents(code, tmp_path)
     script = [Answer(tool_calls=(Call("write", {"path": "new.txt", "content": "x"}),)), "I may not."]
     async with working(code, tmp_path, script) as (window, model):
         chat = Chat(window)
-        mode = chat.frame.get_by_role("combobox", name="Mode", exact=True)
+        mode = chat.picker("Mode")
         await chat.open()
-        assert await mode.locator("option").all_inner_texts() == ["Ask", "Architect", "Code", "Auto"]
-        assert await mode.input_value() == "code"
-        await mode.select_option("Ask")
-        await window.eventually(mode.input_value, lambda value: value == "ask")
+        assert await mode.inner_text() == "Code"
+        await mode.click()
+        # Each with its description below.
+        await window.eventually(window.quick_input, lambda shown: shown[1][::2] == ["Ask", "Architect", "Code", "Auto"])
+        await window.choose("Ask")
+        await window.eventually(mode.inner_text, lambda text: text == "Ask")
         await chat.send("Write a file")
         await answered(window, chat, "I may not.")
         offered = {tool["function"]["name"] for tool in model.requests[0].body["tools"]}
         assert "read" in offered and not offered & {"write", "edit", "bash"}
         assert not (tmp_path / "project" / "new.txt").exists()
-        assert await chat.frame.get_by_role("combobox", name="Model", exact=True).input_value() == "default/fake-model"
+        assert await chat.picker("Model").inner_text() == "fake-model"
 
 
 async def test_files_the_selection_commands_and_pictures_go_with_a_prompt(code, tmp_path):

@@ -22,6 +22,11 @@ WRITES = (
     "One.", Answer(tool_calls=(Call("bash", {"command": "sed -i 's/^line 15$/LINE 15/' a.txt"}),)), "Two.",
 )  # fmt: skip
 
+EDITS = [
+    Answer(tool_calls=(Call("edit", {"path": "a.txt", "old_string": f"line {n}\n", "new_string": f"LINE {n}\n"}),))
+    for n in (3, 20)
+]
+
 
 @asynccontextmanager
 async def changed(code: VsCode, tmp_path: Path) -> AsyncIterator[tuple[Window, Chat, Path]]:
@@ -80,6 +85,58 @@ async def test_files_and_chat_are_restored_to_a_prompt_after_a_preview_and_come_
         assert (project / "a.txt").read_text() == after and (project / "b.txt").read_text() == "new\n"
 
 
+async def test_the_marks_of_what_was_taken_back_are_gone(code, tmp_path):
+    script = [*EDITS, "Done."]
+    async with working(code, tmp_path, script, files={"a.txt": TEXT}, ACP_CODER_MODE="auto") as (window, _):
+        chat = Chat(window)
+        await window.open_file(tmp_path / "project" / "a.txt")
+        await chat.open()
+        await chat.send("Change it")
+        await window.eventually(chat.answers, lambda answers: answers == ["Done."])
+        await window.eventually(window.gutter_marks, lambda count: count == 2)
+        await press(window, chat, "Change it", "Restore to here")
+        await window.choose("Files")
+        await window.choose("Restore")
+        await window.eventually(lambda: read(tmp_path / "project" / "a.txt"), lambda text: text == TEXT)
+        await window.tab("a.txt").click()
+        await window.eventually(window.gutter_marks, lambda count: count == 0)
+
+
+async def test_what_a_prompt_changed_is_reviewed_above_the_box_and_in_the_file(code, tmp_path):
+    script = [*EDITS, Answer(tool_calls=(Call("write", {"path": "notes/b.txt", "content": "one\ntwo\n"}),)), "Done."]
+    async with working(code, tmp_path, script, files={"a.txt": TEXT}, ACP_CODER_MODE="auto") as (window, _):
+        file = tmp_path / "project" / "a.txt"
+        chat = Chat(window)
+        await window.open_file(file)
+        await chat.open()
+        await chat.send("Change it")
+        bar = chat.frame.get_by_role("region", name="Changes of the last prompt")
+        await window.eventually(bar.inner_text, lambda text: text.split() == "2 files +4 −2 Review Keep Undo".split())
+        tinted = window.page.locator(".editor-group-container.active .view-overlays [class*='ced-']")
+        await window.eventually(tinted.count, lambda count: count >= 2)
+        await bar.locator(".fold").click()
+        await bar.get_by_role("button", name="Keep the changes of notes/b.txt").click()
+        await window.eventually(bar.locator("li").count, lambda count: count == 1)
+
+        # By key to the second change, and from its hover back; the first is kept at the cursor.
+        await window.go_to(1)
+        await window.page.keyboard.press("Alt+F5")
+        await window.eventually(window.status_bar, lambda items: "Ln 3, Col 1" in items)
+        await window.page.keyboard.press("Alt+F5")
+        await window.eventually(window.status_bar, lambda items: "Ln 20, Col 1" in items)
+        await window.page.locator(".view-line", has_text="LINE 20").locator("span span").first.hover()
+        await window.page.locator(".monaco-hover:visible a", has_text="Undo").click()
+        restored = TEXT.replace("line 3\n", "LINE 3\n")
+        await window.eventually(lambda: read(file), lambda text: text == restored)
+        await window.go_to(25)
+        await window.page.keyboard.press("Shift+Alt+F5")
+        await window.eventually(window.status_bar, lambda items: "Ln 3, Col 1" in items)
+        await window.command("acp-coder: Keep the Change at the Cursor")
+        await bar.wait_for(state="hidden")
+        await window.eventually(tinted.count, lambda count: count == 0)
+        assert file.read_text() == restored
+
+
 async def test_what_the_user_changed_since_is_named_and_left_alone(code, tmp_path):
     async with changed(code, tmp_path) as (window, chat, project):
         (project / "b.txt").write_text("mine\n")
@@ -115,7 +172,7 @@ async def test_changes_are_listed_kept_and_reverted_hunk_by_hunk(code, tmp_path)
             await window.eventually(pressed, bool)
 
         await window.eventually(labels, lambda rows: rows[:2] == [("Last prompt", "1 file +1 −1"), ("a.txt", "+1 −1")])
-        assert ("Session", "2 files +4 −3") in await labels()
+        await window.eventually(labels, lambda rows: ("Session", "2 files +4 −3") in rows)
         await window.row("Changes", "Last prompt").locator(".monaco-tl-twistie").click()
         await window.row("Changes", "Session").locator(".monaco-tl-twistie").click()
         await window.row("Changes", "a.txt").locator(".monaco-tl-twistie").click()

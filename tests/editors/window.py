@@ -23,6 +23,7 @@ T = TypeVar("T")
 QUICK_INPUT = ".quick-input-widget:visible"
 EDITOR = ".editor-group-container.active .editor-instance .monaco-editor:has(.view-lines)"
 """The active text editor: of a diff, both sides; the last is the modified one."""
+BUTTONS = ":is(.monaco-button, .notification-list-item-message a)"
 TAB_LABEL = ".tab-label .monaco-icon-label-container"
 DARK, LIGHT = "Default Dark Modern", "Default Light Modern"
 
@@ -285,8 +286,15 @@ class Window:
         return await self.page.locator(".notifications-toasts .notification-list-item-message").all_inner_texts()
 
     async def click_notification(self, button: str, *, containing: str = "") -> None:
-        item = self.page.locator(".notifications-toasts .notification-list-item", has_text=containing)
-        await item.get_by_role("button", name=button, exact=True).click()
+        await self.notification(containing).locator(f"{BUTTONS}:text-is('{button}')").click()
+
+    def notification(self, containing: str) -> Locator:
+        return self.page.locator(".notifications-toasts .notification-list-item", has_text=containing)
+
+    async def notification_buttons(self, containing: str) -> list[str]:
+        """What can be chosen in a notification: its buttons, or the links at its end."""
+        await self.notification(containing).wait_for()
+        return await self.notification(containing).locator(BUTTONS).all_inner_texts()
 
     async def status_bar(self) -> list[str]:
         """The texts of the items, without their icons."""

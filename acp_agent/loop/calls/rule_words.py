@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from acp_agent.config.trusted_files import who_loads
-from acp_agent.safety.lines.reach import EXPANDS, WRITES
+from acp_agent.safety.lines.reach import EXPANDS, NOT_UNDERSTOOD, WRITES
 
 __all__ = ["asked_because"]
 
@@ -27,7 +27,7 @@ NAMES = {
 OTHERS = (
     "looks:", "key file:", "risk high:", "tools.", "unknown", "edits ask", "deletions ask", "the network asks",
     "third-party tools ask", "unclear keys ask", "switching the mode asks", "outside the project",
-    "outside the sandbox", "understated risk",
+    "outside the sandbox", "understated risk", NOT_UNDERSTOOD,
 )  # fmt: skip
 """How other rules begin, which say no more than the reason."""
 BETWEEN = re.compile(rf"; (?=(?:{'|'.join(KINDS)}):|{'|'.join(map(re.escape, (*NAMES, *OTHERS)))})")

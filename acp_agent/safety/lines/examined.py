@@ -176,7 +176,7 @@ def decided(
         return f"dangerous:{words[0]} {dangers[0]}" if dangers[0] != words[0] else f"dangerous:{words[0]}", (
             reason or CHANGES
         )
-    return "unknown" if reason == CHANGES else reason or "unknown", reason or CHANGES
+    return "unknown" if reason in ("", CHANGES) else f"unknown: {reason}", reason or CHANGES
 
 
 def _short(words: tuple[str, ...] | None) -> str:

@@ -1,20 +1,24 @@
 import type * as acp from "@agentclientprotocol/sdk";
 import * as vscode from "vscode";
+import type { FirstStart } from "./agent/firstStart.js";
 import type { AgentHost } from "./agent/host.js";
 import type { Program } from "./agent/program.js";
 import type { ChatView } from "./chat/view.js";
 import { selectionAttachment } from "./chat/mentions.js";
+import type { Marks } from "./core/marks.js";
 import { ago } from "./core/words.js";
 import type { CallRecord, ToolCalls } from "./core/toolCalls.js";
 import { messageOf, plain } from "./core/words.js";
+import type { Asking } from "./editor/asking.js";
 import type { Diffs } from "./editor/diffs.js";
 import type { Outputs } from "./editor/outputs.js";
 import type { Plans } from "./editor/plans.js";
 import type { Questions } from "./editor/questions.js";
 import type { Restoring } from "./editor/restoring.js";
 import type { Terminals } from "./editor/terminals.js";
-import type { ChangesTree } from "./status/changes.js";
+import type { ChangeRow, ChangesTree } from "./status/changes.js";
 import type { InlineStatus } from "./status/inline.js";
+import type { Hunks } from "./status/hunks.js";
 import type { CallLenses } from "./status/lenses.js";
 import { reveal } from "./status/follow.js";
 import { SECTION, set, settings } from "./settings.js";
@@ -23,6 +27,7 @@ import type { Trace } from "./trace.js";
 export interface Parts {
   readonly host: AgentHost;
   readonly program: Program;
+  readonly firstStart: FirstStart;
   readonly calls: ToolCalls;
   readonly chat: ChatView;
   readonly diffs: Diffs;
@@ -34,6 +39,9 @@ export interface Parts {
   readonly terminals: Terminals;
   readonly inline: InlineStatus;
   readonly lenses: CallLenses;
+  readonly marks: Marks;
+  readonly asking: Asking;
+  readonly hunks: Hunks;
   readonly trace: Trace;
   readonly log: vscode.LogOutputChannel;
 }
@@ -45,7 +53,7 @@ interface CallRef {
   readonly index?: number;
 }
 
-type Handler = (argument?: unknown, more?: unknown) => unknown;
+type Handler = (...args: unknown[]) => unknown;
 
 export function registerCommands(parts: Parts): vscode.Disposable {
   const { host, chat, diffs, outputs, questions, restoring, changes, terminals, trace, log } = parts;
@@ -62,6 +70,7 @@ export function registerCommands(parts: Parts): vscode.Disposable {
       stop(host, call);
     },
     answer: () => questions.pick(),
+    answerNotified: (sessionId, id, optionId) => questions.answerNotified(sessionId, id, optionId),
     allowOnce: () => questions.answerWith("allow_once"),
     rejectOnce: () => questions.answerWith("reject_once"),
     answerPlan: (plan, optionId) => {
@@ -71,6 +80,7 @@ export function registerCommands(parts: Parts): vscode.Disposable {
     },
     restart: () => host.restart(),
     login: (method) => login(parts, method),
+    locate: () => locate(host),
     useUvx: async () => {
       await set("useUvx", true);
       await host.restart();
@@ -149,6 +159,30 @@ export function registerCommands(parts: Parts): vscode.Disposable {
       changes.keep(row);
     },
     revertChange: (row) => changes.revert(row),
+    reviewChanges: (act, path) => changes.act(typeof act === "string" ? act : "review", typeof path === "string" ? path : undefined),
+    keepHunk: (path, id) => onHunk(parts, path, id, (row) => {
+      changes.keep(row);
+    }),
+    undoHunk: (path, id) => onHunk(parts, path, id, (row) => changes.revert(row)),
+    showHunk: (path, id) => onHunk(parts, path, id, (row) => changes.open(row)),
+    ask: async (prompt, uri, range) => {
+      if (typeof prompt === "string" && uri instanceof vscode.Uri && range instanceof vscode.Range) {
+        await vscode.commands.executeCommand("acpCoder.chat.focus");
+        await parts.asking.ask(prompt, uri, range);
+      }
+    },
+    editSelection: () => parts.asking.edit(),
+    insertCode: async (text) => {
+      if (typeof text === "string") {
+        await parts.asking.insert(text);
+      }
+    },
+    renameSession: (info) => renameSession(parts, info),
+    exportSession: (info) => exportSession(parts, info),
+    followOff: () => set("followMode", false),
+    nextChange: () => parts.hunks.step(1),
+    previousChange: () => parts.hunks.step(-1),
+    answerCall: (call, kind) => questions.answerCall(call, kind),
     openLink: (href) => openLink(href),
     addSelection: async () => {
       const selection = selectionAttachment();
@@ -169,9 +203,9 @@ export function registerCommands(parts: Parts): vscode.Disposable {
   };
   return vscode.Disposable.from(
     ...Object.entries(handlers).map(([name, handler]) =>
-      vscode.commands.registerCommand(`${SECTION}.${name}`, async (argument?: unknown, more?: unknown) => {
+      vscode.commands.registerCommand(`${SECTION}.${name}`, async (...args: unknown[]) => {
         try {
-          return await handler(argument, more);
+          return await handler(...args);
         } catch (error) {
           log.error(`${name}: ${messageOf(error)}`);
           // A problem with the agent is shown in the chat, with what can be done; everything else here.
@@ -187,6 +221,11 @@ export function registerCommands(parts: Parts): vscode.Disposable {
   );
 }
 
+async function onHunk({ hunks }: Parts, path: unknown, id: unknown, run: (row: ChangeRow) => unknown): Promise<void> {
+  const row = hunks.row(path, id);
+  await (row === undefined ? vscode.window.showInformationMessage("There is no change of the agent's here.") : run(row));
+}
+
 export const EXTENSION_ID = "acp-coder.acp-coder";
 /** Milliseconds that the answer to a toggle is shown. */
 const TOLD = 3_000;
@@ -196,7 +235,13 @@ async function toggle(setting: string, on: boolean, name: string): Promise<void>
   vscode.window.setStatusBarMessage(`${name} is ${on ? "on" : "off"}`, TOLD);
 }
 
-function find({ host, calls }: Parts, call: unknown): CallRecord | undefined {
+function find({ host, calls, marks }: Parts, call: unknown): CallRecord | undefined {
+  const { uri, lineNumber } = (call ?? {}) as { uri?: unknown; lineNumber?: unknown };
+  if (uri instanceof vscode.Uri && typeof lineNumber === "number") {
+    // The menu of a line number: the newest call there, else the newest in the file.
+    const here = marks.of(uri.fsPath);
+    return (here.filter(({ line }) => line === lineNumber - 1).at(-1) ?? here.at(-1))?.record;
+  }
   const { sessionId, toolCallId } = (call ?? {}) as Partial<CallRef>;
   const session = sessionId ?? host.active?.id;
   return session === undefined || toolCallId === undefined ? undefined : calls.get(session, toolCallId);
@@ -236,6 +281,30 @@ async function openSession({ host, chat }: Parts, info: unknown, how: "load" | "
   }
 }
 
+async function renameSession({ host, program }: Parts, info: unknown): Promise<void> {
+  const target = await chosen(host, info, "Which session do you want to rename?");
+  const title = target && (await vscode.window.showInputBox({ title: "Rename the session", value: target.title }));
+  if (target === undefined || !title) {
+    return;
+  }
+  const open = host.session(target.id);
+  if (open !== undefined && !open.working) {
+    open.prompt(`/rename ${title}`, [{ type: "text", text: `/rename ${title}` }]);
+  } else {
+    await program.output(["sessions", "rename", target.id, title]);
+    host.changed.fire({ kind: "sessions" });
+  }
+}
+
+/** The conversation as a text, to be saved or copied. */
+async function exportSession({ host, program }: Parts, info: unknown): Promise<void> {
+  const target = await chosen(host, info, "Which session do you want to export?");
+  if (target !== undefined) {
+    const content = await program.output(["sessions", "show", target.id]);
+    await vscode.window.showTextDocument(await vscode.workspace.openTextDocument({ language: "markdown", content }));
+  }
+}
+
 async function deleteSession(host: AgentHost, info: unknown): Promise<void> {
   const target = await chosen(host, info, "Which session do you want to delete?");
   if (target === undefined) {
@@ -247,9 +316,33 @@ async function deleteSession(host: AgentHost, info: unknown): Promise<void> {
   }
 }
 
+/** The agent's program, chosen among the files of this machine. */
+async function locate(host: AgentHost): Promise<void> {
+  const [file] = (await vscode.window.showOpenDialog({ title: "The agent's program", openLabel: "Use it" })) ?? [];
+  if (file !== undefined) {
+    await set("command", file.fsPath);
+    await host.restart();
+  }
+}
+
+/** A provider and its key, typed into a password box. */
+async function loginByKey(firstStart: FirstStart): Promise<void> {
+  const providers = await firstStart.providers();
+  const items = providers.map(({ id, detail, hasKey }) => ({ label: id, description: hasKey ? "has a key" : "", detail }));
+  const provider = (await vscode.window.showQuickPick(items, { title: "Log in", placeHolder: "Whose API key?", matchOnDetail: true }))?.label;
+  const key = provider && (await vscode.window.showInputBox({ title: `API key for ${provider}`, password: true, ignoreFocusOut: true, prompt: "It is stored in the keyring or a private file, not in the settings." }));
+  if (provider && key) {
+    await firstStart.begin(provider, key.trim());
+  }
+}
+
 /** By the agent itself, or in a terminal with the program's own login. */
-async function login({ host, program }: Parts, methodId: unknown): Promise<void> {
+async function login({ host, program, firstStart }: Parts, methodId: unknown): Promise<void> {
   await host.start();
+  if (firstStart.available) {
+    await loginByKey(firstStart);
+    return;
+  }
   const methods = host.authMethods;
   const picked =
     typeof methodId === "string"
@@ -259,7 +352,13 @@ async function login({ host, program }: Parts, methodId: unknown): Promise<void>
     return;
   }
   if (!isTerminal(picked)) {
-    await host.login(picked.id);
+    try {
+      await host.login(picked.id);
+    } catch (error) {
+      // The card says what is needed already: that this did not help is said here.
+      await vscode.window.showWarningMessage(plain(messageOf(error)));
+      return;
+    }
     await host.ready();
     return;
   }

@@ -2,6 +2,8 @@ import { constants } from "node:fs";
 import { access } from "node:fs/promises";
 import { homedir } from "node:os";
 import * as vscode from "vscode";
+import { FirstStart } from "./agent/firstStart.js";
+import { Forms } from "./agent/forms.js";
 import { AgentHost } from "./agent/host.js";
 import { problems } from "./agent/problems.js";
 import { Program } from "./agent/program.js";
@@ -14,7 +16,7 @@ import { commandOf } from "./core/asked.js";
 import { ToolCalls } from "./core/toolCalls.js";
 import { messageOf } from "./core/words.js";
 import { Diffs } from "./editor/diffs.js";
-import { Elicitation } from "./editor/elicitation.js";
+import { Asking } from "./editor/asking.js";
 import { Files } from "./editor/files.js";
 import { LanguageServers, LSP_METHODS, LSP_NOTIFICATIONS } from "./editor/languageServers.js";
 import { Outputs } from "./editor/outputs.js";
@@ -23,10 +25,12 @@ import { Previews } from "./editor/previews.js";
 import { Questions } from "./editor/questions.js";
 import { Restoring } from "./editor/restoring.js";
 import { Terminals } from "./editor/terminals.js";
+import { TypedCommands } from "./editor/typedCommands.js";
 import { SECTION, settings } from "./settings.js";
 import { ChangesTree } from "./status/changes.js";
 import { Findings } from "./status/findings.js";
 import { FollowMode } from "./status/follow.js";
+import { Hunks } from "./status/hunks.js";
 import { InlineStatus } from "./status/inline.js";
 import { CallLenses } from "./status/lenses.js";
 import { StatusBar } from "./status/statusBar.js";
@@ -35,6 +39,8 @@ import { Typing } from "./status/typing.js";
 import { Trace } from "./trace.js";
 
 const LAST_SESSION = "acpCoder.lastSession";
+/** The sessions in which a turn runs: what of them is found at the next start was interrupted. */
+const RUNNING = "acpCoder.running";
 
 let running: AgentHost | undefined;
 
@@ -47,7 +53,7 @@ export function activate(context: vscode.ExtensionContext): void {
   });
   const terminals = new Terminals(environment, () => ({ keep: settings.keepTerminals(), reveal: settings.revealTerminals() }));
   const files = new Files();
-  const elicitation = new Elicitation();
+  const forms = new Forms();
   const languageServers = new LanguageServers(() => host);
   const program = new Program({
     connect: async () => (await import("./agent/connection.js")).connect,
@@ -76,9 +82,9 @@ export function activate(context: vscode.ExtensionContext): void {
       waitForTerminalExit: (params, signal) => terminals.waitForExit(params, signal),
       killTerminal: (params) => terminals.kill(params),
       releaseTerminal: (params) => terminals.release(params),
-      elicit: (params, signal) => elicitation.elicit(params, signal),
+      elicit: (params, signal) => forms.elicit(params, signal),
       elicitationComplete: (id) => {
-        elicitation.complete(id);
+        forms.complete(id);
       },
       languageServer: (method, params) => languageServers.answer(method, params),
     },
@@ -101,7 +107,12 @@ export function activate(context: vscode.ExtensionContext): void {
   const undo = new Undo(host, calls, (text) => {
     log.info(text);
   });
-  const chat = new ChatView(context.extensionUri, host, calls, terminals, undo);
+  const firstStart = new FirstStart(host, program);
+  const typedCommands = new TypedCommands();
+  undo.reviews = true;
+  const hunks = new Hunks(undo);
+  const chat = new ChatView(context.extensionUri, host, calls, terminals, undo, forms, firstStart, typedCommands);
+  const asking = new Asking(host, chat);
   const previews = new Previews();
   const restoring = new Restoring(host, undo, previews, chat);
   const changes = new ChangesTree(host, undo, previews, restoring);
@@ -109,7 +120,7 @@ export function activate(context: vscode.ExtensionContext): void {
   const outputs = new Outputs(calls, terminals);
   const contexts = new Contexts();
   const typing = new Typing();
-  const questions = new Questions(host, calls, diffs, chat, settings.openDiffs, typing);
+  const questions = new Questions(host, calls, diffs, chat, settings.openDiffs, typing, forms);
   const plans = new Plans(host, calls, settings.openDiffs, typing);
   const inline = new InlineStatus(calls, marks, vscode.Uri.joinPath(context.extensionUri, "media"), () => ({
     enabled: settings.inline(),
@@ -117,13 +128,16 @@ export function activate(context: vscode.ExtensionContext): void {
   }));
   const lenses = new CallLenses(calls, marks, () => settings.inline() && settings.codeLens());
   const follow = new FollowMode(calls, settings.followMode, (sessionId) => host.active?.id === sessionId, typing);
-  const parts = { host, program, calls, chat, diffs, outputs, questions, plans, restoring, changes, terminals, inline, lenses, trace, log };
+  const parts = { host, program, asking, firstStart, marks, hunks, calls, chat, diffs, outputs, questions, plans, restoring, changes, terminals, inline, lenses, trace, log };
   context.subscriptions.push(
     log,
     trace,
     terminals,
     languageServers,
     undo,
+    asking,
+    typedCommands,
+    hunks,
     previews,
     changes,
     chat,
@@ -138,7 +152,7 @@ export function activate(context: vscode.ExtensionContext): void {
     new CallTree(calls, host),
     new Findings(calls),
     new SessionsTree(host),
-    new StatusBar(calls, host),
+    new StatusBar(calls, host, forms),
     registerCommands(parts),
     new vscode.Disposable(
       calls.changed.on(({ record }) => {
@@ -147,6 +161,13 @@ export function activate(context: vscode.ExtensionContext): void {
             terminals.name(content.terminalId, record.title, commandOf(record.rawInput) || record.title);
           }
         }
+      }),
+    ),
+    new vscode.Disposable(
+      undo.undone.on((paths) => {
+        const changed = new Set(paths);
+        inline.clear((record) => record.locations.some(({ path }) => changed.has(path)));
+        lenses.refresh();
       }),
     ),
     new vscode.Disposable(
@@ -162,8 +183,16 @@ export function activate(context: vscode.ExtensionContext): void {
           terminals.endAll();
         } else if (change.kind === "session" && change.change.reset) {
           remember(context, host.active);
+          inline.clear((record) => record.sessionId === change.session.id);
+          resumed(context, change.session);
         } else if (change.kind === "session" && change.change.facts.has("running")) {
           remember(context, host.active);
+          if (!change.session.running && host.running !== undefined && !change.session.stopping) {
+            asking.done(change.session.title);
+          }
+          if (host.running !== undefined) {
+            noteRunning(context, change.session.id, change.session.running);
+          }
           onRunning(change.session, inline, lenses);
         }
         contexts.update(host, undo);
@@ -239,6 +268,19 @@ async function onAgentSettings(host: AgentHost): Promise<void> {
 function remember(context: vscode.ExtensionContext, session: { readonly id: string; readonly turn: number } | undefined): void {
   if (session !== undefined && session.turn > 0) {
     context.workspaceState.update(LAST_SESSION, session.id).then(undefined, () => undefined);
+  }
+}
+
+function noteRunning(context: vscode.ExtensionContext, id: string, runs: boolean): void {
+  const others = context.workspaceState.get<readonly string[]>(RUNNING, []).filter((other) => other !== id);
+  context.workspaceState.update(RUNNING, runs ? [...others, id] : others).then(undefined, () => undefined);
+}
+
+/** A session that was loaded: whether its turn was cut off, with the window or the agent. */
+function resumed(context: vscode.ExtensionContext, session: { readonly id: string; readonly working: boolean; interrupted(): void }): void {
+  if (context.workspaceState.get<readonly string[]>(RUNNING, []).includes(session.id) && !session.working) {
+    noteRunning(context, session.id, false);
+    session.interrupted();
   }
 }
 

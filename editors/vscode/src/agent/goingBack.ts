@@ -39,6 +39,11 @@ export class GoingBack {
     }
   }
 
+  /** The files alone, without asking what. */
+  async takeBack(prompt: number): Promise<void> {
+    await this.confirmed(this.session(), { to: prompt, what: "files" }, "Undo", `Undo what “${this.titleOf(prompt)}” changed`);
+  }
+
   async redo(): Promise<void> {
     await this.confirmed(this.session(), "redo", "Redo", "Redo what was taken back");
   }

@@ -5,7 +5,7 @@ import type { ToolCalls } from "../core/toolCalls.js";
 import { codeOf, messageOf } from "../core/words.js";
 import type { AgentLink, ConversationSide, Ended } from "./link.js";
 import { AUTH_REQUIRED, isUnstartable, RESOURCE_NOT_FOUND } from "./link.js";
-import type { SessionChange, Written } from "./session.js";
+import type { Question, SessionChange, Written } from "./session.js";
 import { Session } from "./session.js";
 
 /** What the host tells the agent's connection to do with what the agent says of sessions. */
@@ -91,6 +91,11 @@ export class AgentHost {
 
   get all(): readonly Session[] {
     return [...this.sessions.values()];
+  }
+
+  /** That wait for the user, of all sessions. */
+  get questions(): readonly Question[] {
+    return this.all.flatMap((session) => session.questions);
   }
 
   session(id: string): Session | undefined {
@@ -204,6 +209,11 @@ export class AgentHost {
     this.status = status;
     this.problem = problem;
     this.changed.fire({ kind: "agent" });
+  }
+
+  /** Whether the problem is that the agent has no key. */
+  get needsLogin(): boolean {
+    return this.problem !== null && this.problem === this.loginProblem;
   }
 
   solve(): void {
@@ -376,7 +386,7 @@ export class AgentHost {
     if (codeOf(error) === AUTH_REQUIRED) {
       this.loginProblem = this.options.problems.login(messageOf(error), this.authMethods);
       this.become(this.status, this.loginProblem);
-    } else if (this.problem !== null && this.problem === this.loginProblem) {
+    } else if (this.needsLogin) {
       this.solve();
     }
   }

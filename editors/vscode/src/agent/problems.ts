@@ -13,11 +13,14 @@ export const problems: Problems = {
 };
 
 const SETTINGS = { label: "Open settings", command: "acpCoder.openSettings" };
+const LOCATE = { label: "Locate…", command: "acpCoder.locate" };
+const WALKTHROUGH = { label: "Get started", command: "acpCoder.openWalkthrough" };
 const RESTART = { label: "Start again", command: "acpCoder.restart" };
 const LOG = { label: "Show log", command: "acpCoder.showLog" };
 
 export function noFolderProblem(): Problem {
   return {
+    first: true,
     title: "Open a folder first.",
     detail: "The agent works in a folder, which limits what it can read and change.",
     actions: [{ label: "Open folder", command: "acpCoder.openFolder" }],
@@ -33,16 +36,17 @@ export function notFoundProblem(found: NotFound): Problem {
     };
   }
   return {
-    title: "acp-coder is not installed.",
+    first: true,
+    title: "Install acp-coder, or locate it.",
     detail: [
-      "Install it from its own folder (`uv tool install /path/to/acp-coder`, or `pip install /path/to/acp-coder` in this folder's virtual environment), then start the agent again.",
+      "```sh\nuv tool install /path/to/acp-coder\n```",
       "",
-      "If it is somewhere else, or you want another ACP agent, set `acpCoder.command`.",
+      "installs it from its own folder; so does `pip install` in a virtual environment.",
       ...(found.uvx === true ? ["", "uvx is installed and could download the package `acp-coder` from your package index and run it."] : []),
       "",
-      `Looked for: ${found.looked.map((place) => `\`${place}\``).join(", ")}.`,
+      `Looked for: ${found.looked.map((place) => `\`${place}\``).join(", ")}. Any other ACP agent works, too: set \`acpCoder.command\`.`,
     ].join("\n"),
-    actions: [RESTART, SETTINGS, ...(found.uvx === true ? [{ label: "Download and run with uvx", command: "acpCoder.useUvx" }] : [])],
+    actions: [...(found.uvx === true ? [{ label: "Download and run with uvx", command: "acpCoder.useUvx" }] : []), LOCATE, { ...RESTART, label: "Look again" }, SETTINGS, WALKTHROUGH],
   };
 }
 
@@ -65,13 +69,15 @@ function endedProblem({ code, signal, stderr }: Ended): Problem {
 
 function loginProblem(message: string, methods: readonly acp.AuthMethod[]): Problem {
   return {
+    first: true,
     title: "The agent needs a login.",
     detail: methods.length > 0 ? `${message}\n\nThe agent's environment variables are in the setting \`acpCoder.environment\`.` : `${message}\n\nThe agent offers no way to log in from here: see its documentation.`,
     actions: [
       // Terminal methods prompt for the key; the others use an existing one.
       ...[...methods].sort((left, right) => Number("type" in right) - Number("type" in left)).map((method) => ({ label: method.name, command: "acpCoder.login", argument: method.id })),
       SETTINGS,
-      RESTART,
+      { ...RESTART, label: "Look again" },
+      WALKTHROUGH,
     ],
   };
 }

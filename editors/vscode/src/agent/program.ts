@@ -1,3 +1,4 @@
+import { execFile } from "node:child_process";
 import type * as acp from "@agentclientprotocol/sdk";
 import type { AgentSettings, Found, Places } from "../core/find.js";
 import { findAgent, isFound } from "../core/find.js";
@@ -6,6 +7,10 @@ import type { SessionSide } from "./host.js";
 import type { AgentLink, ClientSide, Connect, OnWire } from "./link.js";
 import { isStartFailure, Unstartable } from "./link.js";
 import { noFolderProblem, notFoundProblem, startProblem } from "./problems.js";
+
+/** Milliseconds for a command of the agent's; the server may be asked about a key meanwhile. */
+const PATIENCE = 60_000;
+const MOST_OUTPUT = 64 * 1024 * 1024;
 
 export interface ProgramOptions {
   readonly connect: () => Promise<Connect>;
@@ -26,6 +31,29 @@ export class Program {
   found: Found | undefined;
 
   constructor(private readonly options: ProgramOptions) {}
+
+  /** What another command of the program writes. Throws its last words if it fails. */
+  output(args: readonly string[], input = ""): Promise<string> {
+    const { found } = this;
+    if (found === undefined) {
+      return Promise.reject(new Error("The agent's program was not found."));
+    }
+    const { folders, home } = this.options.places();
+    const env = { ...this.options.environment(), ...this.options.settings().env };
+    const options = { env, cwd: folders[0] ?? home, timeout: PATIENCE, maxBuffer: MOST_OUTPUT, windowsHide: true };
+    return new Promise((resolve, reject) => {
+      const child = execFile(found.command, [...found.args, ...args], options, (error, stdout, stderr) => {
+        if (error === null) {
+          resolve(stdout);
+        } else {
+          const [words = ""] = stderr.trim().split("\n").slice(-1);
+          reject(new Error(words.replace(/^acp-coder: /u, "") || error.message));
+        }
+      });
+      child.stdin?.on("error", () => undefined);
+      child.stdin?.end(`${input}\n`);
+    });
+  }
 
   /** Throws Unstartable. */
   async start(side: SessionSide): Promise<AgentLink> {

@@ -180,6 +180,12 @@ export class Session {
     return parent !== undefined && this.calls.get(this.id, parent) !== undefined;
   }
 
+  /** The turn that this window, or the agent, left when it ended. */
+  interrupted(): void {
+    const notice = this.transcript.notice("warning", "Interrupted.", "The window or the agent was closed while it worked.", "continue");
+    this.changed.fire({ items: [notice], facts: new Set(), reset: false });
+  }
+
   loaded(): void {
     this.loading = false;
     if (!this.elsewhere) {
@@ -289,7 +295,7 @@ export class Session {
     }
     this.onLogin(error);
     const words = code === AUTH_REQUIRED ? "" : messageOf(error); // What is needed then is a problem, and said there.
-    this.changed.fire({ items: [this.transcript.notice("error", "The prompt failed.", words, true)], facts: new Set(), reset: false });
+    this.changed.fire({ items: [this.transcript.notice("error", "The prompt failed.", words, "again")], facts: new Set(), reset: false });
     this.giveBack();
   }
 
@@ -332,7 +338,7 @@ export class Session {
       return Promise.resolve(CANCELLED);
     }
     this.nextId += 1;
-    const about = aboutOf(record, request.toolCall._meta);
+    const about = aboutOf(record, request.toolCall._meta, this.cwd);
     const question: Question = {
       id: `p${String(this.nextId)}`,
       sessionId: this.id,

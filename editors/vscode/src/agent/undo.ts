@@ -4,7 +4,7 @@ import type { PromptFacts } from "../core/messages.js";
 import type { ToolCalls } from "../core/toolCalls.js";
 import { isOver } from "../core/toolCalls.js";
 import { cutsOf, hasUndo, Kept, promptsOf } from "../core/undo.js";
-import type { ChangesResponse, CheckpointsResponse, UndoCheckpoint, UndoRequest, UndoResponse } from "../core/undoMethods.js";
+import type { ChangesResponse, CheckpointsResponse, UndoChange, UndoCheckpoint, UndoRequest, UndoResponse } from "../core/undoMethods.js";
 import { readChangesResponse, readCheckpointsResponse, readUndoResponse } from "../core/undoMethods.js";
 import { messageOf } from "../core/words.js";
 import type { AgentHost } from "./host.js";
@@ -34,8 +34,12 @@ const NOTHING: Undoable = { checkpoints: { checkpoints: [], redo: false }, of: {
 /** What the agent can take back in the active session: looked at when a turn or a tool call ends, while it is shown. */
 export class Undo {
   readonly changed = new Emitter<void>();
-  /** Whether someone looks at the changes: otherwise only the prompts are asked for. */
+  /** Something was taken back, or came back: these files are other than the calls left them. */
+  readonly undone = new Emitter<readonly string[]>();
+  /** Whether someone looks at all changes, also while the agent works. */
   watched = false;
+  /** Whether what a prompt changed is shown once its turn is over. */
+  reviews = false;
   private readonly known = new WeakMap<Session, Undoable>();
   private readonly kept = new Map<string, Kept>();
   private looking: Promise<void> | undefined;
@@ -74,6 +78,11 @@ export class Undo {
   /** Of the active session. */
   get now(): Undoable {
     return (this.host.active && this.known.get(this.host.active)) ?? NOTHING;
+  }
+
+  /** What the last prompt changed and the user has not kept yet. */
+  get left(): readonly UndoChange[] {
+    return this.now.turn.changes.filter((change) => this.keeps.left(change).any);
   }
 
   get keeps(): Kept {
@@ -129,10 +138,12 @@ export class Undo {
         return;
       }
       let { turn, session } = before ?? NOTHING;
+      const isFirst = last === undefined || last.prompt === checkpoints.checkpoints[0]?.prompt;
       if (this.watched) {
         session = readChangesResponse(await running.extension("_session/changes", params));
-        const isFirst = last === undefined || last.prompt === checkpoints.checkpoints[0]?.prompt;
-        turn = isFirst ? session : readChangesResponse(await running.extension("_session/changes", { ...params, since: last.prompt }));
+      }
+      if (this.watched || this.reviews) {
+        turn = this.watched && isFirst ? session : readChangesResponse(await running.extension("_session/changes", { ...params, since: last?.prompt ?? 0 }));
       }
       this.known.set(active, { checkpoints, of: promptsOf(active.transcript.items, checkpoints.checkpoints), last, turn, session });
     } catch (error) {
@@ -171,6 +182,9 @@ export class Undo {
   async run(session: Session, target: Target, merge = false): Promise<UndoResponse> {
     const outcome = await this.call(session, target, merge ? { merge: true } : {});
     this.noteBack();
+    if (outcome.done) {
+      this.undone.fire(outcome.changes.map(({ path }) => path));
+    }
     await this.look();
     return outcome;
   }

@@ -1,4 +1,5 @@
 import type { ContentBlock } from "@agentclientprotocol/sdk";
+import type { Forms } from "../agent/forms.js";
 import type { AgentHost, HostChange } from "../agent/host.js";
 import type { Session, SessionFact } from "../agent/session.js";
 import type { Undo } from "../agent/undo.js";
@@ -6,8 +7,9 @@ import type { TerminalFacts } from "../core/cards.js";
 import { cardOf } from "../core/cards.js";
 import type { Emitter } from "../core/emitter.js";
 import { MODES, pickersOf } from "../core/pickers.js";
+import { labelIn } from "../core/uris.js";
 import type { CallRecord, ToolCalls } from "../core/toolCalls.js";
-import type { Attachment, ChatFacts, ChatState, FromView, ToolCard, ToView } from "../core/messages.js";
+import type { Attachment, ChatFacts, ChatState, FromView, Picker, StartFacts, ToolCard, ToView } from "../core/messages.js";
 import { Outbox } from "./outbox.js";
 
 const FACTS: Readonly<Record<SessionFact, readonly (keyof ChatFacts)[]>> = {
@@ -19,7 +21,7 @@ const FACTS: Readonly<Record<SessionFact, readonly (keyof ChatFacts)[]>> = {
   options: ["pickers"],
   running: ["running", "stopping", "plan", "planOf"],
   queue: ["queue"],
-  permissions: ["permissions"],
+  permissions: ["permissions", "waiting"],
   loading: ["loading"],
 };
 
@@ -27,6 +29,9 @@ const FACTS: Readonly<Record<SessionFact, readonly (keyof ChatFacts)[]>> = {
 export interface ChatPlace {
   readonly post: (message: ToView) => void;
   readonly terminals: { readonly changed: Emitter<string>; facts(terminalId: string): TerminalFacts | undefined };
+  readonly forms: Forms;
+  /** The first start, where the agent's program is on this machine. */
+  readonly start?: { readonly now: StartFacts | null; readonly changed: Emitter<undefined> };
   /** A prompt as the agent gets it. */
   readonly blocks: (text: string, attachments: readonly Attachment[]) => ContentBlock[] | Promise<ContentBlock[]>;
   /** The session that a prompt goes to. */
@@ -62,8 +67,14 @@ export class Chat {
         this.onCall(record);
       }),
       undo.changed.on(() => {
-        this.outbox.fact("prompts");
+        this.outbox.fact("prompts", "changes");
       }),
+      place.forms.changed.on(() => {
+        this.outbox.fact("form");
+      }),
+      place.start?.changed.on(() => {
+        this.outbox.fact("start");
+      }) ?? ((): void => undefined),
       place.terminals.changed.on((terminalId) => {
         this.onTerminal(terminalId);
       }),
@@ -94,7 +105,11 @@ export class Chat {
       for (const { text, attachments } of change.prompts) {
         this.send({ type: "compose", text, attachments });
       }
-    } else if (change.kind === "session" && change.session === this.host.active) {
+    } else if (change.kind === "session" && change.session !== this.host.active) {
+      if (change.change.facts.has("permissions")) {
+        this.outbox.fact("waiting");
+      }
+    } else if (change.kind === "session") {
       if (change.change.reset) {
         this.whole();
         return;
@@ -139,7 +154,7 @@ export class Chat {
     return {
       ...this.everything(),
       items: shown?.transcript.items ?? [],
-      tools: shown === undefined ? [] : this.calls.list(shown.id).map((record) => cardOf(record, (id) => this.place.terminals.facts(id))),
+      tools: shown === undefined ? [] : this.calls.list(shown.id).map((record) => cardOf(record, (id) => this.place.terminals.facts(id), shown.cwd)),
     };
   }
 
@@ -155,6 +170,7 @@ export class Chat {
     return {
       agent: { status: host.status, name: host.name },
       problem: host.problem,
+      start: this.place.start?.now ?? null,
       session: session === undefined ? null : { id: session.id, title: session.title },
       loading: session?.loading ?? host.status === "starting",
       running: session?.working ?? false,
@@ -165,8 +181,11 @@ export class Chat {
       commands: (transcript?.commands ?? []).map(({ name, description, input }) => ({ name, description, ...(input ? { hint: input.hint } : {}) })),
       pickers: pickersOf(transcript?.options ?? [], transcript?.modes ?? null),
       permissions: (session?.questions ?? []).map(({ id, toolCallId, title, options, hasDiff, about, seen }) => ({ id, toolCallId, title, options, hasDiff, about, seen })),
+      waiting: host.questions.length,
+      form: this.place.forms.now,
       queue: session?.queued ?? [],
       prompts: this.undo.facts,
+      changes: this.undo.left.map(({ path, added, removed }) => ({ path, label: labelIn(session?.cwd, path), added, removed })),
       images: host.capabilities.promptCapabilities?.image === true,
       may: host.may,
     };
@@ -175,7 +194,11 @@ export class Chat {
   private card(toolCallId: string): ToolCard | undefined {
     const session = this.host.active;
     const record = session === undefined ? undefined : this.calls.get(session.id, toolCallId);
-    return record === undefined ? undefined : cardOf(record, (id) => this.place.terminals.facts(id));
+    return record === undefined ? undefined : cardOf(record, (id) => this.place.terminals.facts(id), session?.cwd);
+  }
+
+  picker(id: string): Picker | undefined {
+    return this.everything().pickers.find((one) => one.id === id);
   }
 
   /** Runs now, or when the page is ready. */
@@ -228,6 +251,12 @@ export class Chat {
       case "permission":
         session?.answer(message.id, message.optionId, message.reason);
         return undefined;
+      case "dismiss":
+        this.host.solve();
+        return undefined;
+      case "form":
+        this.place.forms.answer(message.id, message.answer);
+        return undefined;
       case "pick":
         await pick(session, message.id, message.value);
         return undefined;
@@ -258,7 +287,7 @@ export class Chat {
 }
 
 /** Messages that need more than the conversation: an editor or a dialog. */
-export type FromPlace = Exclude<FromView, { type: "ready" | "send" | "stop" | "again" | "steer" | "unqueue" | "seen" | "permission" | "pick" }>;
+export type FromPlace = Exclude<FromView, { type: "ready" | "send" | "stop" | "again" | "steer" | "unqueue" | "seen" | "permission" | "form" | "dismiss" | "pick" }>;
 
 async function pick(session: Session | undefined, id: string, value: string | boolean): Promise<void> {
   if (id === MODES && typeof value === "string") {

@@ -2,17 +2,23 @@ import type { ContentBlock } from "@agentclientprotocol/sdk";
 import * as vscode from "vscode";
 import type { AgentHost } from "../agent/host.js";
 import { problemsAsText } from "../editor/languageServers.js";
+import type { TypedCommands } from "../editor/typedCommands.js";
 import { labelOfUri } from "../core/uris.js";
+import { plainText } from "../core/words.js";
 import type { Attachment, Completion } from "../core/messages.js";
 
 const MOST_FILES = 40;
 const EXCLUDED = "{**/node_modules/**,**/.git/**,**/.venv/**,**/__pycache__/**,**/dist/**,**/target/**}";
 const SELECTION_CHARS = 200_000;
 
-/** Completions after an `@`: the selection, the problems, open files and files by name. */
-export async function complete(query: string): Promise<Completion[]> {
+/**
+ * Completions after an `@`: the selection, the problems, what is changed in git, the last command of a terminal; open
+ * files, files and folders by name, and symbols.
+ */
+export async function complete(query: string, commands: TypedCommands): Promise<Completion[]> {
   const wanted = query.toLowerCase();
-  const fixed = [selectionEntry(), problemsEntry()].filter((entry) => entry !== undefined).filter(({ insert }) => insert.startsWith(wanted));
+  const entries = [selectionEntry(), problemsEntry(), await diffEntry(), terminalEntry(commands)];
+  const fixed = entries.filter((entry) => entry !== undefined).filter(({ insert }) => insert.startsWith(wanted));
   const open = vscode.window.tabGroups.all
     .flatMap((group) => group.tabs)
     .flatMap(({ input }) => (input instanceof vscode.TabInputText && input.uri.scheme === "file" ? [input.uri] : []));
@@ -27,7 +33,56 @@ export async function complete(query: string): Promise<Completion[]> {
     return fresh;
   });
   files.sort((left, right) => rank(left, wanted) - rank(right, wanted));
-  return [...fixed, ...files.slice(0, MOST_FILES).map(fileEntry)];
+  const folders = new Map(inFolders.flatMap((uri) => foldersLike(uri, wanted)));
+  return [...fixed, ...folders.values(), ...files.slice(0, MOST_FILES).map(fileEntry), ...(await symbolEntries(wanted))];
+}
+
+/** The folders above a file whose name has the words. */
+function foldersLike(uri: vscode.Uri, wanted: string): [string, Completion][] {
+  const parts = vscode.workspace.asRelativePath(uri, false).split("/").slice(0, -1);
+  return parts.flatMap((name, index): [string, Completion][] => {
+    const path = `${parts.slice(0, index + 1).join("/")}/`;
+    const folder = vscode.Uri.joinPath(uri, ...Array.from({ length: parts.length - index }, () => ".."));
+    return name.toLowerCase().includes(wanted) ? [[path, { insert: path, label: `${name}/`, detail: path, attachment: { kind: "file", uri: folder.toString(), label: path } }]] : [];
+  });
+}
+
+const MOST_SYMBOLS = 10;
+
+async function symbolEntries(wanted: string): Promise<Completion[]> {
+  if (wanted.length < 3 || wanted.includes("/")) {
+    return [];
+  }
+  const found = (await vscode.commands.executeCommand<vscode.SymbolInformation[] | undefined>("vscode.executeWorkspaceSymbolProvider", wanted)) ?? [];
+  return found.filter(({ location: { uri } }) => uri.scheme === "file").slice(0, MOST_SYMBOLS).map(({ name, location: { uri, range } }) => {
+    const attachment = rangeAttachment(uri, range);
+    return { insert: name, label: name, detail: attachment.label, attachment };
+  });
+}
+
+interface Repository {
+  readonly state: { readonly workingTreeChanges: readonly unknown[]; readonly indexChanges: readonly unknown[] };
+  diff(cached?: boolean): Promise<string>;
+}
+
+function repositories(): readonly Repository[] {
+  const git = vscode.extensions.getExtension<{ getAPI(version: 1): { readonly repositories: readonly Repository[] } }>("vscode.git");
+  try {
+    return git?.isActive === true ? git.exports.getAPI(1).repositories : [];
+  } catch {
+    return []; // It is there, and switched off.
+  }
+}
+
+async function diffEntry(): Promise<Completion | undefined> {
+  const changed = repositories().filter(({ state }) => state.workingTreeChanges.length + state.indexChanges.length > 0);
+  const texts = await Promise.all(changed.flatMap((one) => [one.diff(true), one.diff()]));
+  const text = texts.join("").slice(0, SELECTION_CHARS);
+  return text === "" ? undefined : { insert: "diff", label: "diff", detail: "what is changed in git", attachment: { kind: "text", label: "git diff", text } };
+}
+
+function terminalEntry({ last }: TypedCommands): Completion | undefined {
+  return last && { insert: "terminal", label: "terminal", detail: last.command, attachment: { kind: "text", label: last.command, text: `$ ${last.command}\n${plainText(last.output)}` } };
 }
 
 function rank(uri: vscode.Uri, wanted: string): number {
@@ -63,11 +118,13 @@ export function selectionAttachment(): (Attachment & { kind: "selection" }) | un
   if (editor === undefined || editor.selection.isEmpty || editor.document.uri.scheme === "output") {
     return undefined;
   }
-  const { start, end } = editor.selection;
+  return rangeAttachment(editor.document.uri, editor.selection);
+}
+
+export function rangeAttachment(uri: vscode.Uri, { start, end }: vscode.Range): Attachment & { kind: "selection" } {
   const endLine = end.character === 0 && end.line > start.line ? end.line : end.line + 1;
-  const uri = editor.document.uri.toString();
   const lines = start.line + 1 === endLine ? String(endLine) : `${String(start.line + 1)}-${String(endLine)}`;
-  return { kind: "selection", uri, label: `${labelOfUri(editor.document.uri.path)}:${lines}`, startLine: start.line + 1, endLine };
+  return { kind: "selection", uri: uri.toString(), label: `${labelOfUri(uri.path)}:${lines}`, startLine: start.line + 1, endLine };
 }
 
 /** The prompt as ACP content blocks. Anything the agent does not accept as a block becomes text. */
@@ -92,6 +149,9 @@ export async function blocksOf(text: string, attachments: readonly Attachment[],
         } else if (!/@(?:problems|diagnostics)\b/u.test(text)) {
           blocks.push({ type: "text", text: "\n@problems" });
         }
+        break;
+      case "text":
+        blocks.push(resource(`vscode:${encodeURIComponent(attachment.label)}`, attachment.label, attachment.text, embedded));
         break;
       case "image":
         blocks.push({ type: "image", mimeType: attachment.mimeType, data: attachment.data });

@@ -1,6 +1,7 @@
 import type { SessionInfo } from "@agentclientprotocol/sdk";
 import * as vscode from "vscode";
 import type { AgentHost } from "../agent/host.js";
+import type { SessionFact } from "../agent/session.js";
 import { Later } from "../core/later.js";
 import { ago, messageOf, short } from "../core/words.js";
 
@@ -24,7 +25,7 @@ export class SessionsTree implements vscode.TreeDataProvider<SessionInfo>, vscod
       this.view,
       new vscode.Disposable(
         host.changed.on((change) => {
-          const ofSession = change.kind === "session" && (change.change.facts.has("title") || change.change.facts.has("running"));
+          const ofSession = change.kind === "session" && ["title", "running", "permissions"].some((fact) => change.change.facts.has(fact as SessionFact));
           if (change.kind !== "session" || ofSession) {
             this.refresh();
           }
@@ -63,9 +64,10 @@ export class SessionsTree implements vscode.TreeDataProvider<SessionInfo>, vscod
     const label = short(title === "" ? (info.title ?? "") : title, 120) || "Untitled";
     const item = new vscode.TreeItem(label);
     item.id = info.sessionId;
-    item.description = [active ? "open" : "", ago(info.updatedAt ?? undefined)].filter((text) => text !== "").join(" · ");
+    const waits = (open?.questions.length ?? 0) > 0;
+    item.description = [waits ? "waits for you" : "", active ? "open" : "", ago(info.updatedAt ?? undefined)].filter((text) => text !== "").join(" · ");
     item.tooltip = [label, info.cwd, info.updatedAt ?? "", info.sessionId].filter((text) => text !== "").join("\n");
-    item.iconPath = new vscode.ThemeIcon(open?.running === true ? "loading~spin" : active ? "comment-discussion" : "comment");
+    item.iconPath = waits ? new vscode.ThemeIcon("shield", new vscode.ThemeColor("charts.yellow")) : new vscode.ThemeIcon(open?.running === true ? "loading~spin" : active ? "comment-discussion" : "comment");
     item.contextValue = "session";
     item.command = { title: "Open", command: "acpCoder.openSession", arguments: [info] };
     return item;

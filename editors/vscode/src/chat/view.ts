@@ -1,10 +1,13 @@
 import { randomBytes } from "node:crypto";
 import * as vscode from "vscode";
+import type { FirstStart } from "../agent/firstStart.js";
+import type { Forms } from "../agent/forms.js";
 import type { AgentHost } from "../agent/host.js";
 import type { Undo } from "../agent/undo.js";
 import type { Attachment, FromView } from "../core/messages.js";
 import type { ToolCalls } from "../core/toolCalls.js";
-import { messageOf } from "../core/words.js";
+import { messageOf, plural, withoutIcons } from "../core/words.js";
+import type { TypedCommands } from "../editor/typedCommands.js";
 import type { Terminals } from "../editor/terminals.js";
 import { Chat } from "./chat.js";
 import { blocksOf, complete } from "./mentions.js";
@@ -23,6 +26,8 @@ const COMMANDS: ReadonlySet<string> = new Set([
   "acpCoder.answer",
   "acpCoder.sessions.focus",
   "acpCoder.redo",
+  "acpCoder.locate",
+  "acpCoder.openWalkthrough",
 ]);
 
 /** The chat as a webview, which draws the active session and may come and go. */
@@ -41,8 +46,13 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
     calls: ToolCalls,
     terminals: Terminals,
     undo: Undo,
+    private readonly forms: Forms,
+    private readonly start: FirstStart,
+    private readonly commands: TypedCommands,
   ) {
     this.chat = new Chat(host, calls, undo, {
+      forms,
+      start,
       terminals,
       blocks: (text, attachments) => blocksOf(text, attachments, host),
       session: () => host.ready(),
@@ -50,13 +60,25 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
         this.view?.webview.postMessage(message).then(undefined, () => undefined);
       },
     });
-    this.registered = vscode.window.registerWebviewViewProvider(CHAT_VIEW, this);
+    this.registered = vscode.Disposable.from(
+      vscode.window.registerWebviewViewProvider(CHAT_VIEW, this),
+      new vscode.Disposable(host.changed.on(this.badge)),
+      new vscode.Disposable(forms.changed.on(this.badge)),
+    );
   }
 
   dispose(): void {
     this.chat.dispose();
     this.registered.dispose();
   }
+
+  /** How many questions wait: the same number in the status bar and on the card. */
+  private readonly badge = (): void => {
+    const count = waiting(this.host, this.forms);
+    if (this.view !== undefined && (this.view.badge?.value ?? 0) !== count) {
+      this.view.badge = count === 0 ? undefined : { value: count, tooltip: `${plural(count, "question")} for you` };
+    }
+  };
 
   get visible(): boolean {
     return this.view?.visible === true;
@@ -84,6 +106,7 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
       this.chat.left();
     });
     webview.html = this.html(webview);
+    this.badge();
     this.onOpened();
   }
 
@@ -123,7 +146,7 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
         await vscode.commands.executeCommand(`acpCoder.${message.type}`, message.prompt);
         return;
       case "complete":
-        this.chat.send({ type: "completions", request: message.request, entries: await complete(message.query) });
+        this.chat.send({ type: "completions", request: message.request, entries: await complete(message.query, this.commands) });
         return;
       case "openLocation":
         await vscode.commands.executeCommand("acpCoder.openLocation", message.path, message.line);
@@ -140,12 +163,48 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
       case "openLink":
         await vscode.commands.executeCommand("acpCoder.openLink", message.href);
         return;
+      case "change":
+        await vscode.commands.executeCommand("acpCoder.reviewChanges", message.act, message.path);
+        return;
+      case "insert":
+        await vscode.commands.executeCommand("acpCoder.insertCode", message.text);
+        return;
+      case "choose":
+        await this.choose(message.id);
+        return;
+      case "start":
+        await this.start.begin(message.provider, message.key);
+        return;
       case "command":
         if (COMMANDS.has(message.command)) {
           await vscode.commands.executeCommand(message.command, ...(message.argument === undefined ? [] : [message.argument]));
         }
         return;
     }
+  }
+
+  /** The choices of a picker, to be searched. */
+  private async choose(id: string): Promise<void> {
+    const picker = this.chat.picker(id);
+    if (picker === undefined) {
+      return;
+    }
+    type Entry = vscode.QuickPickItem & { readonly value?: string };
+    const items: Entry[] = [];
+    let group: string | undefined;
+    for (const choice of picker.choices) {
+      if (choice.group !== group) {
+        group = choice.group;
+        items.push({ label: group ?? "", kind: vscode.QuickPickItemKind.Separator });
+      }
+      const current = choice.value === picker.value ? "current" : "";
+      items.push({ label: withoutIcons(choice.name), description: current, detail: choice.description ?? "", value: choice.value });
+    }
+    const chosen = await vscode.window.showQuickPick(items, { title: picker.name, placeHolder: picker.description ?? picker.name, matchOnDetail: true, matchOnDescription: true });
+    if (chosen?.value !== undefined && chosen.value !== picker.value) {
+      await this.chat.receive({ type: "pick", id, value: chosen.value });
+    }
+    this.chat.send({ type: "focus" });
   }
 
   private html(webview: vscode.Webview): string {
@@ -175,4 +234,9 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
 </body>
 </html>`;
   }
+}
+
+/** How many questions wait for the user, a form among them. */
+export function waiting(host: AgentHost, forms: Forms): number {
+  return host.questions.length + (forms.now === null ? 0 : 1);
 }

@@ -3,21 +3,21 @@ import type { RequestPermissionRequest } from "@agentclientprotocol/sdk";
 import { diffLines } from "./lines.js";
 import type { About } from "./messages.js";
 import type { CallRecord } from "./toolCalls.js";
-import { labelOfUri } from "./uris.js";
+import { labelIn } from "./uris.js";
 import { visible } from "./words.js";
 
 /** Of a question with more than this many characters the chat shows no more, and nothing can be allowed there. */
 const MOST_CHARS = 1_000_000;
 
 /** `record`: the call as it is known, with what the request says of it. */
-export function aboutOf(record: CallRecord, meta: RequestPermissionRequest["toolCall"]["_meta"]): About {
+export function aboutOf(record: CallRecord, meta: RequestPermissionRequest["toolCall"]["_meta"], folder?: string): About {
   const texts = record.content.flatMap((content) => (content.type === "content" && content.content.type === "text" ? [visible(content.content.text).trim()] : []));
   const diffs = record.content.flatMap((content) => {
     if (content.type !== "diff") {
       return [];
     }
     const lines = diffLines(content.oldText ?? "", content.newText).map(visible);
-    return [{ label: labelOfUri(content.path), path: content.path, lines }];
+    return [{ label: labelIn(folder, content.path), path: content.path, lines }];
   });
   // acp-coder says why it asks in the last text; other agents' texts are all part of what is asked about.
   const why = meta?.["asked"] !== undefined ? (texts.pop() ?? "") : "";
@@ -42,11 +42,6 @@ export function aboutOf(record: CallRecord, meta: RequestPermissionRequest["tool
 /** What is to be read, to be compared with another question's. */
 export function subjectOf({ text, diffs }: About): string {
   return JSON.stringify([text, diffs]);
-}
-
-/** Whether it is one line of at most `most` characters: then all of it can be read outside the chat, too. */
-export function isShort({ text, diffs, why }: About, most: number): boolean {
-  return diffs.length === 0 && !text.includes("\n") && [text, ...why].join(" ").length <= most;
 }
 
 /** The command line that a call runs, if its input has one. */

@@ -4,7 +4,7 @@ import { markdownOf } from "./contentBlocks.js";
 import { diffLines } from "./lines.js";
 import type { CallRecord } from "./toolCalls.js";
 import { isOver } from "./toolCalls.js";
-import { labelOfUri } from "./uris.js";
+import { labelIn } from "./uris.js";
 import { plainText, visible } from "./words.js";
 
 /** Characters of a text shown on a card; the rest is a click away. */
@@ -21,7 +21,7 @@ export interface TerminalFacts {
 }
 
 /** A call as the chat shows it. `terminal`: what is known of a terminal of this client. */
-export function cardOf(record: CallRecord, terminal: (terminalId: string) => TerminalFacts | undefined): ToolCard {
+export function cardOf(record: CallRecord, terminal: (terminalId: string) => TerminalFacts | undefined, folder?: string): ToolCard {
   const input = inputText(record.rawInput);
   return {
     toolCallId: record.toolCallId,
@@ -31,9 +31,9 @@ export function cardOf(record: CallRecord, terminal: (terminalId: string) => Ter
     ...(record.parentId === undefined ? {} : { parentId: record.parentId }),
     ...(isOver(record.status) && !record.replayed && record.endedAt !== undefined ? { seconds: (record.endedAt - record.startedAt) / 1000 } : {}),
     locations: record.locations.map(({ path, line }) => {
-      return { path, label: labelOfUri(path), ...(typeof line === "number" ? { line } : {}) };
+      return { path, label: labelIn(folder, path), ...(typeof line === "number" ? { line } : {}) };
     }),
-    content: record.content.flatMap((content, index) => shown(content, index, terminal) ?? []),
+    content: record.content.flatMap((content, index) => shown(content, index, terminal, folder) ?? []),
     ...exitOf(record),
     ...(input === "" ? {} : { input }),
   };
@@ -49,10 +49,11 @@ function shown(
   content: ToolCallContent,
   index: number,
   terminal: (terminalId: string) => TerminalFacts | undefined,
+  folder: string | undefined,
 ): ToolContent | undefined {
   switch (content.type) {
     case "diff": {
-      return { type: "diff", index, label: labelOfUri(content.path), isNew: (content.oldText ?? null) === null, ...changesOf(content) };
+      return { type: "diff", index, label: labelIn(folder, content.path), isNew: (content.oldText ?? null) === null, ...changesOf(content) };
     }
     case "terminal": {
       const known = terminal(content.terminalId) ?? { title: "Terminal", tail: "" };

@@ -42,6 +42,11 @@ export class Marks {
     return new Set([...before, ...after].map(({ path }) => path));
   }
 
+  /** The files that have marks. */
+  get paths(): string[] {
+    return [...new Set([...this.places.values()].flatMap((places) => places.map(({ path }) => path)))];
+  }
+
   edited(path: string, edits: readonly LineEdit[]): void {
     for (const places of this.places.values()) {
       for (const place of places) {

@@ -5,6 +5,8 @@
  * one per frame. A view that was hidden or reloaded sends `ready` again and gets a new `state`.
  */
 
+import type { ElicitationSchema } from "@agentclientprotocol/sdk";
+
 // --- what the view draws ------------------------------------------------------------------------------------------
 
 export type AgentStatus = "stopped" | "starting" | "ready" | "failed";
@@ -15,6 +17,15 @@ export interface Problem {
   /** Markdown. */
   readonly detail: string;
   readonly actions: readonly ProblemAction[];
+  /** It is nothing that went wrong, but what is to be done first. */
+  readonly first?: boolean;
+}
+
+/** The card of the first start. */
+export interface StartFacts {
+  readonly providers: readonly { readonly id: string; readonly detail: string; readonly hasKey: boolean }[];
+  readonly busy: boolean;
+  readonly error: string;
 }
 
 export interface ProblemAction {
@@ -44,12 +55,12 @@ export type Item =
       readonly title: string;
       /** Markdown. */
       readonly text: string;
-      /** Whether the prompt that it is about can be sent again. */
-      readonly again?: boolean;
+      /** What can be done: send the prompt that it is about again, or let the agent go on. */
+      readonly offer?: "again" | "continue";
     };
 
 export interface ShownAttachment {
-  readonly kind: "file" | "selection" | "problems" | "image" | "resource";
+  readonly kind: "file" | "selection" | "problems" | "text" | "image" | "resource";
   readonly label: string;
   /** A `data:` URL of an image. */
   readonly preview?: string;
@@ -175,6 +186,13 @@ export interface QueuedPrompt {
   readonly now: boolean;
 }
 
+export interface ChangedPath {
+  readonly path: string;
+  readonly label: string;
+  readonly added: number;
+  readonly removed: number;
+}
+
 /** What can be taken back, where the agent can. */
 export interface PromptFacts {
   /** The agent's numbers of the user's messages, by item. */
@@ -185,10 +203,28 @@ export interface PromptFacts {
   readonly redo: boolean;
 }
 
+/** What the agent asks by a form. */
+export interface Form {
+  readonly id: number;
+  readonly message: string;
+  /** Its fields; `null` for a web page to open, `url`. */
+  readonly schema: ElicitationSchema | null;
+  readonly url?: string;
+}
+
+export interface FormAnswer {
+  readonly action: "accept" | "decline" | "cancel";
+  readonly content?: Readonly<Record<string, FormValue>>;
+}
+
+export type FormValue = string | number | boolean | string[];
+
 /** Everything except the conversation itself; a patch holds the changed fields. */
 export interface ChatFacts {
   readonly agent: { readonly status: AgentStatus; readonly name: string };
   readonly problem: Problem | null;
+  /** Known providers, while a key is needed and the agent can store one. */
+  readonly start: StartFacts | null;
   readonly session: { readonly id: string; readonly title: string } | null;
   readonly loading: boolean;
   readonly running: boolean;
@@ -200,8 +236,13 @@ export interface ChatFacts {
   readonly commands: readonly SlashCommand[];
   readonly pickers: readonly Picker[];
   readonly permissions: readonly Permission[];
+  /** How many questions wait, of all sessions. */
+  readonly waiting: number;
+  readonly form: Form | null;
   readonly queue: readonly QueuedPrompt[];
   readonly prompts: PromptFacts;
+  /** What the last prompt changed and the user has not kept. */
+  readonly changes: readonly ChangedPath[];
   /** Whether images may be pasted. */
   readonly images: boolean;
   readonly may: May;
@@ -239,6 +280,7 @@ export type Attachment =
   | { readonly kind: "file"; readonly uri: string; readonly label: string }
   | { readonly kind: "selection"; readonly uri: string; readonly label: string; readonly startLine: number; readonly endLine: number }
   | { readonly kind: "problems"; readonly label: string }
+  | { readonly kind: "text"; readonly label: string; readonly text: string }
   | { readonly kind: "image"; readonly label: string; readonly mimeType: string; readonly data: string };
 
 export type ToView =
@@ -270,6 +312,7 @@ export type FromView =
   /** The end of what a question is about has been in view. */
   | { readonly type: "seen"; readonly id: string }
   | { readonly type: "permission"; readonly id: string; readonly optionId: string; /** What to do instead, for the model. */ readonly reason?: string }
+  | { readonly type: "form"; readonly id: number; readonly answer: FormAnswer }
   | { readonly type: "pick"; readonly id: string; readonly value: string | boolean }
   /** `@` entries for what was typed after it. `/` is completed by the view itself, from `commands`. */
   | { readonly type: "complete"; readonly request: number; readonly query: string }
@@ -280,4 +323,14 @@ export type FromView =
   | { readonly type: "openLink"; readonly href: string }
   /** To before the prompt with this number of the agent's, or a new session from there. */
   | { readonly type: "restore" | "fork"; readonly prompt: number }
+  /** What the last prompt changed, or one file of it. */
+  | { readonly type: "change"; readonly act: "review" | "keep" | "undo"; readonly path?: string }
+  /** Shows the choices of a picker where they can be searched. */
+  | { readonly type: "choose"; readonly id: string }
+  /** Code of an answer, at the cursor of the editor. */
+  | { readonly type: "insert"; readonly text: string }
+  /** Closes the problem that is shown. */
+  | { readonly type: "dismiss" }
+  /** A provider and its key (empty: it has one), from the card of the first start. */
+  | { readonly type: "start"; readonly provider: string; readonly key: string }
   | { readonly type: "command"; readonly command: string; readonly argument?: string };

@@ -93,10 +93,10 @@ export class Transcript {
     return [this.add({ id: this.nextId(), type: "user", text, attachments, ...(messageId === undefined ? {} : { messageId }) })];
   }
 
-  notice(severity: string, title: string, text: string, again = false): ItemChange {
+  notice(severity: string, title: string, text: string, offer?: "again" | "continue"): ItemChange {
     this.lastMessage = undefined;
     const known = severity === "warning" || severity === "error" ? severity : "info";
-    return this.add({ id: this.nextId(), type: "notice", severity: known, title, text, ...(again ? { again } : {}) });
+    return this.add({ id: this.nextId(), type: "notice", severity: known, title, text, ...(offer === undefined ? {} : { offer }) });
   }
 
   private said(type: "agent" | "thought", content: ContentBlock, messageId: string | undefined): ItemChange[] {

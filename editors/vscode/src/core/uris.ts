@@ -11,6 +11,11 @@ export function labelOfUri(uri: string): string {
   return to === undefined || to === from ? `${decoded}:${from}` : `${decoded}:${from}-${to}`;
 }
 
+/** A path as the user knows it: relative to the session's folder where it is in it, else its last part. */
+export function labelIn(folder: string | undefined, path: string): string {
+  return folder !== undefined && folder !== "" && path.startsWith(`${folder}/`) ? path.slice(folder.length + 1) : labelOfUri(path);
+}
+
 function decoded_(name: string): string {
   try {
     return decodeURIComponent(name);

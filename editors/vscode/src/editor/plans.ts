@@ -85,7 +85,7 @@ export class Plans implements vscode.TextDocumentContentProvider, vscode.CodeLen
   }
 
   private get open(): readonly Question[] {
-    return this.host.all.flatMap((session) => session.questions);
+    return this.host.questions;
   }
 
   private questionOf({ uri }: vscode.TextDocument): Question | undefined {

@@ -1,11 +1,12 @@
 import * as vscode from "vscode";
+import type { Forms } from "../agent/forms.js";
 import type { AgentHost } from "../agent/host.js";
 import type { Question } from "../agent/session.js";
 import type { ToolCalls } from "../core/toolCalls.js";
-import { isShort } from "../core/asked.js";
-import { plain, short, withoutIcons } from "../core/words.js";
+import { withoutIcons } from "../core/words.js";
 import { callOfDiff, DIFF_SCHEME } from "./diffs.js";
 import type { Diffs } from "./diffs.js";
+import { notice } from "./notices.js";
 
 interface Pause {
   readonly pause: (needed: () => boolean) => Promise<boolean>;
@@ -14,22 +15,22 @@ interface Pause {
 type Kind = Question["options"][number]["kind"];
 
 const SHOW = "Show the question";
-/** A notification with more would be cut. */
-const NOTIFIED_CHARS = 300;
 /** What a row of a picker shows in the narrowest window, and how many rows are in view with the answers. */
 const ROW_CHARS = 66;
 const MOST_ROWS = 8;
 
 /**
  * Permission requests outside the chat: their diffs open in the diff editor, whose title bar has the answers; while the
- * chat is not visible, a notification asks. All of them lead to the same question, and the first answer counts.
+ * chat is not visible, or the window has not the keyboard, a notification tells of it, also of a form. All of them lead to the same question, and the first answer counts.
  *
  * Whatever is asked about is allowed only where all of it has been in view: in the chat, in the diff editor, or in a
- * notification or picker that shows the whole.
+ * picker that shows the whole.
  */
 export class Questions implements vscode.Disposable {
   private readonly seen = new Set<string>();
   private readonly notified = new Set<string>();
+  /** What closes the notifications that are shown, by the question. */
+  private readonly notices = new Map<string, () => void>();
   /** Calls whose diff was opened here, not by the user. */
   private readonly opened = new Set<string>();
   /** Diffs whose end has been in view, by the query of their documents. */
@@ -43,6 +44,7 @@ export class Questions implements vscode.Disposable {
     private readonly chat: { readonly visible: boolean; showQuestion: () => Promise<void> },
     private readonly openDiffs: () => boolean,
     private readonly typing: Pause,
+    private readonly forms: Forms,
   ) {
     this.disposables = [
       new vscode.Disposable(
@@ -52,6 +54,15 @@ export class Questions implements vscode.Disposable {
           }
         }),
       ),
+      new vscode.Disposable(
+        forms.changed.on(() => {
+          this.notifyUnseen();
+          this.context().catch(() => undefined);
+        }),
+      ),
+      vscode.window.onDidChangeWindowState(() => {
+        this.notifyUnseen();
+      }),
       vscode.window.tabGroups.onDidChangeTabs(() => {
         this.context().catch(() => undefined);
       }),
@@ -74,12 +85,16 @@ export class Questions implements vscode.Disposable {
   }
 
   get open(): readonly Question[] {
-    return this.host.all.flatMap((session) => session.questions);
+    return this.host.questions;
   }
 
   /** A quick pick with the agent's options, for the question of the visible diff, or the oldest. */
   async pick(): Promise<void> {
     const question = this.current();
+    if (question === undefined && this.forms.now !== null) {
+      await this.chat.showQuestion();
+      return;
+    }
     if (question === undefined) {
       await vscode.window.showInformationMessage("The agent is not asking anything right now.");
       return;
@@ -127,6 +142,35 @@ export class Questions implements vscode.Disposable {
     }
   }
 
+  /** At the line of the call: with the first option of a kind, or the diff where it was not read yet. */
+  async answerCall(call: unknown, kind: unknown): Promise<void> {
+    const { sessionId, toolCallId } = (call ?? {}) as { sessionId?: unknown; toolCallId?: unknown };
+    const question = this.open.find((one) => one.sessionId === sessionId && one.toolCallId === toolCallId);
+    const option = question?.options.find((one) => one.kind === kind);
+    if (question === undefined || option === undefined) {
+      await vscode.window.showInformationMessage("This question has already been answered.");
+    } else if (option.kind.startsWith("allow") && !question.seen) {
+      const record = this.calls.get(question.sessionId, question.toolCallId);
+      if (record === undefined || !(await this.diffs.openAll(record))) {
+        await this.show(question);
+      }
+    } else {
+      this.answer(question, option.optionId);
+    }
+  }
+
+  /** By a link of a notification: with an option, or to show it. */
+  async answerNotified(sessionId: unknown, id: unknown, optionId: unknown): Promise<void> {
+    const question = this.open.find((one) => one.sessionId === sessionId && one.id === id);
+    if (question === undefined) {
+      await this.chat.showQuestion();
+    } else if (typeof optionId === "string") {
+      this.answer(question, optionId);
+    } else {
+      await this.show(question);
+    }
+  }
+
   private answer(question: Question, optionId: string): void {
     if (this.host.session(question.sessionId)?.answer(question.id, optionId) !== true) {
       vscode.window.showInformationMessage("This question has already been answered.").then(undefined, () => undefined);
@@ -170,6 +214,7 @@ export class Questions implements vscode.Disposable {
 
   private async refresh(): Promise<void> {
     const { open } = this;
+    this.closeNotices();
     await this.context();
     await this.closeAnswered();
     const fresh = open.filter(({ sessionId, id }) => !this.seen.has(`${sessionId} ${id}`));
@@ -213,37 +258,47 @@ export class Questions implements vscode.Disposable {
     }
   }
 
-  /** Called once for each question that waits while it is not visible. */
+  private isSeen({ sessionId }: Question): boolean {
+    return vscode.window.state.focused && this.chat.visible && this.host.active?.id === sessionId;
+  }
+
+  /** Called whenever what is seen may have changed. Each question is notified of once. */
   notifyUnseen(): void {
     for (const question of this.open) {
       const key = `${question.sessionId} ${question.id}`;
-      if (!this.notified.has(key) && (!this.chat.visible || this.host.active?.id !== question.sessionId)) {
+      if (!this.notified.has(key) && !this.isSeen(question)) {
         this.notified.add(key);
-        this.notify(question);
+        this.notices.set(key, this.notify(question));
       }
+    }
+    const form = this.forms.now;
+    const key = form === null ? "" : `form ${String(form.id)}`;
+    if (form !== null && !this.notified.has(key) && !(this.chat.visible && vscode.window.state.focused)) {
+      this.notified.add(key);
+      this.notices.set(key, notice(`${this.host.name} asks: ${form.message}`, [{ label: "Show", command: "acpCoder.answerNotified" }]));
+    }
+    this.closeNotices();
+  }
+
+  /** Those whose question was answered, or is in view now. */
+  private closeNotices(): void {
+    const unseen = new Set(this.open.filter((question) => !this.isSeen(question)).map(({ sessionId, id }) => `${sessionId} ${id}`));
+    if (this.forms.now !== null && !this.chat.visible) {
+      unseen.add(`form ${String(this.forms.now.id)}`);
+    }
+    for (const [key, close] of [...this.notices].filter(([one]) => !unseen.has(one))) {
+      this.notices.delete(key);
+      close();
     }
   }
 
-  private notify(question: Question): void {
-    const { about, title } = question;
-    // Nobody should approve what they cannot read to its end.
-    const whole = isShort(about, NOTIFIED_CHARS);
-    // None of four long buttons would be fully readable; the others are with the question.
-    const once = question.options.filter(({ kind }) => (whole && kind === "allow_once") || kind === "reject_once").map(({ name }) => name);
-    const words = whole ? [about.text, ...about.why].join(" \u2014 ") : short(title, NOTIFIED_CHARS);
-    vscode.window.showWarningMessage(plain(`${this.host.name} asks: ${words}`), ...once, SHOW).then(
-      (chosen) => {
-        if (chosen === SHOW) {
-          this.show(question).catch(() => undefined);
-          return;
-        }
-        const option = question.options.find(({ name }) => name === chosen);
-        if (option !== undefined) {
-          this.answer(question, option.optionId);
-        }
-      },
-      () => undefined,
-    );
+  private notify({ title, sessionId, id, options }: Question): () => void {
+    const command = "acpCoder.answerNotified";
+    const reject = options.find(({ kind }) => kind === "reject_once");
+    return notice(`${this.host.name} asks: ${title}`, [
+      { label: "Show", command, args: [sessionId, id] },
+      ...(reject === undefined ? [] : [{ label: "Reject", command, args: [sessionId, id, reject.optionId] }]),
+    ]);
   }
 
   /** Context for the menus: whether there is a question, and whether the visible diff belongs to one. */
@@ -251,7 +306,7 @@ export class Questions implements vscode.Disposable {
     const question = this.ofShownDiff();
     const kinds = new Set(question?.options.map(({ kind }) => kind));
     await Promise.all([
-      vscode.commands.executeCommand("setContext", "acpCoder.question", this.open.length > 0),
+      vscode.commands.executeCommand("setContext", "acpCoder.question", this.open.length > 0 || this.forms.now !== null),
       vscode.commands.executeCommand("setContext", "acpCoder.diffQuestion", question !== undefined),
       vscode.commands.executeCommand("setContext", "acpCoder.diffAllowOnce", kinds.has("allow_once") && question?.seen === true),
       vscode.commands.executeCommand("setContext", "acpCoder.diffRejectOnce", kinds.has("reject_once")),

@@ -39,6 +39,11 @@ export class Restoring {
     await this.back.restore(prompt);
   }
 
+  /** The files that a prompt and those after it changed; the chat stays. */
+  async takeBack(prompt: number): Promise<void> {
+    await this.back.takeBack(prompt);
+  }
+
   async redo(): Promise<void> {
     await this.back.redo();
   }

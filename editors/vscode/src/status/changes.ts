@@ -11,7 +11,7 @@ import type { Restoring } from "../editor/restoring.js";
 type Part = "turn" | "session";
 
 /** What a row stands for; menus pass it to the commands. */
-type Node =
+export type ChangeRow =
   | { readonly type: "part"; readonly part: Part }
   | { readonly type: "file"; readonly part: Part; readonly change: UndoChange }
   | { readonly type: "hunk"; readonly part: Part; readonly change: UndoChange; readonly hunk: UndoHunk }
@@ -20,10 +20,10 @@ type Node =
 const TOOLTIP_LINES = 40;
 
 /** What the agent changed with the last prompt and in the session, and what it could not watch. */
-export class ChangesTree implements vscode.TreeDataProvider<Node>, vscode.Disposable {
+export class ChangesTree implements vscode.TreeDataProvider<ChangeRow>, vscode.Disposable {
   private readonly emitter = new vscode.EventEmitter<undefined>();
   readonly onDidChangeTreeData = this.emitter.event;
-  private readonly view: vscode.TreeView<Node>;
+  private readonly view: vscode.TreeView<ChangeRow>;
   private readonly disposables: vscode.Disposable[];
 
   constructor(
@@ -61,7 +61,7 @@ export class ChangesTree implements vscode.TreeDataProvider<Node>, vscode.Dispos
 
   // --- rows -------------------------------------------------------------------------------------------------------
 
-  getChildren(node?: Node): Node[] {
+  getChildren(node?: ChangeRow): ChangeRow[] {
     if (node === undefined) {
       const { turn, session } = this.undo.now;
       const parts: readonly Part[] = session === turn ? ["turn"] : ["turn", "session"];
@@ -70,8 +70,8 @@ export class ChangesTree implements vscode.TreeDataProvider<Node>, vscode.Dispos
     if (node.type === "part") {
       const { part } = node;
       return [
-        ...this.files(part).map((change): Node => ({ type: "file", part, change })),
-        ...this.changes(part).notCovered.map((text): Node => ({ type: "note", part, text })),
+        ...this.files(part).map((change): ChangeRow => ({ type: "file", part, change })),
+        ...this.changes(part).notCovered.map((text): ChangeRow => ({ type: "note", part, text })),
       ];
     }
     if (node.type === "file") {
@@ -88,7 +88,7 @@ export class ChangesTree implements vscode.TreeDataProvider<Node>, vscode.Dispos
     return this.changes(part).changes.filter((change) => this.undo.keeps.left(change).any);
   }
 
-  getTreeItem(node: Node): vscode.TreeItem {
+  getTreeItem(node: ChangeRow): vscode.TreeItem {
     switch (node.type) {
       case "part":
         return this.partItem(node.part);
@@ -121,7 +121,7 @@ export class ChangesTree implements vscode.TreeDataProvider<Node>, vscode.Dispos
   // --- commands ---------------------------------------------------------------------------------------------------
 
   async open(row: unknown): Promise<void> {
-    const node = row as Node;
+    const node = row as ChangeRow;
     if (node.type === "part") {
       await this.previews.all(this.files(node.part), node.part === "turn" ? "Changes of the last prompt" : "Changes of the session");
     } else if (node.type !== "note") {
@@ -129,8 +129,23 @@ export class ChangesTree implements vscode.TreeDataProvider<Node>, vscode.Dispos
     }
   }
 
+  /** From the bar above the chat's input box: what the last prompt changed, or one file of it. */
+  async act(act: string, path?: string): Promise<void> {
+    const change = this.files("turn").find((each) => each.path === path);
+    const row: ChangeRow = change === undefined ? { type: "part", part: "turn" } : { type: "file", part: "turn", change };
+    if (act === "keep") {
+      this.keep(row);
+    } else if (act === "review") {
+      await this.open(row);
+    } else if (change !== undefined) {
+      await this.revert(row);
+    } else if (this.undo.now.last !== undefined) {
+      await this.restoring.takeBack(this.undo.now.last.prompt);
+    }
+  }
+
   keep(row: unknown): void {
-    const node = row as Node;
+    const node = row as ChangeRow;
     const { keeps } = this.undo;
     if (node.type === "part") {
       for (const change of this.files(node.part)) {
@@ -139,11 +154,11 @@ export class ChangesTree implements vscode.TreeDataProvider<Node>, vscode.Dispos
     } else if (node.type !== "note") {
       keeps.keep(node.change, node.type === "hunk" ? node.hunk : undefined);
     }
-    this.refresh();
+    this.undo.changed.fire();
   }
 
   async revert(row: unknown): Promise<void> {
-    const node = row as Node;
+    const node = row as ChangeRow;
     if (node.type === "file" || node.type === "hunk") {
       const { last, checkpoints } = this.undo.now;
       const since = (node.part === "turn" ? last : checkpoints.checkpoints[0])?.prompt ?? 1;
@@ -152,7 +167,7 @@ export class ChangesTree implements vscode.TreeDataProvider<Node>, vscode.Dispos
   }
 }
 
-function fileItem(node: Node & { type: "file" }): vscode.TreeItem {
+function fileItem(node: ChangeRow & { type: "file" }): vscode.TreeItem {
   const { part, change } = node;
   const state = change.hunks.length > 0 ? vscode.TreeItemCollapsibleState.Collapsed : vscode.TreeItemCollapsibleState.None;
   const item = new vscode.TreeItem(visible(basename(change.path)), state);
@@ -169,7 +184,7 @@ function fileItem(node: Node & { type: "file" }): vscode.TreeItem {
   return item;
 }
 
-function hunkItem(node: Node & { type: "hunk" }): vscode.TreeItem {
+function hunkItem(node: ChangeRow & { type: "hunk" }): vscode.TreeItem {
   const { part, change, hunk } = node;
   const { removed, added } = linesOfHunk(change, hunk);
   const last = hunk.newStart + hunk.newLines - 1;

@@ -3,7 +3,8 @@ import type { Marks } from "../core/marks.js";
 import type { Mark } from "../core/marks.js";
 import type { CallRecord, CallStatus, ToolCalls } from "../core/toolCalls.js";
 import { isOver } from "../core/toolCalls.js";
-import { duration, short } from "../core/words.js";
+import { duration, plural, short } from "../core/words.js";
+import { encoded } from "../editor/notices.js";
 
 const FRAMES = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 /** Milliseconds between two frames of the spinner and of the fading. */
@@ -31,6 +32,8 @@ export class InlineStatus implements vscode.Disposable {
   private soon: NodeJS.Timeout | undefined;
   private readonly stale = new Set<string>();
   private frame = 0;
+  /** The files with marks: their line numbers have a menu. */
+  private marked: readonly string[] = [];
 
   constructor(
     calls: ToolCalls,
@@ -116,6 +119,11 @@ export class InlineStatus implements vscode.Disposable {
   private drawNow(): void {
     const paths = new Set(this.stale);
     this.stale.clear();
+    const marked = this.settings().enabled ? this.marks.paths : [];
+    if (marked.join("\n") !== this.marked.join("\n")) {
+      this.marked = marked;
+      vscode.commands.executeCommand("setContext", "acpCoder.marked", marked).then(undefined, () => undefined);
+    }
     let moving = false;
     for (const editor of vscode.window.visibleTextEditors) {
       const { uri } = editor.document;
@@ -170,7 +178,7 @@ export class InlineStatus implements vscode.Disposable {
         const end = editor.document.lineAt(line).range.end;
         return {
           range: new vscode.Range(end, end),
-          hoverMessage: new vscode.MarkdownString().appendText(record.title),
+          hoverMessage: hoverOf(record, editor.document.uri.fsPath),
           renderOptions: {
             after: {
               contentText: text.slice(-3).join("  ·  "),
@@ -210,4 +218,31 @@ export class InlineStatus implements vscode.Disposable {
         return `⊘ ${title}`;
     }
   }
+}
+
+/** Lines named in the hover of a search. */
+const NAMED = 12;
+
+/** What a call is, with what can be done: links do not move the text, as a lens does. */
+function hoverOf(record: CallRecord, path: string): vscode.MarkdownString {
+  const hover = new vscode.MarkdownString().appendText(record.title);
+  const lines = record.locations.flatMap((location) => (location.path === path && typeof location.line === "number" ? [location.line] : []));
+  if (lines.length > 1) {
+    const more = lines.length > NAMED ? ", …" : "";
+    hover.appendMarkdown(`\n\n${plural(lines.length, "place")} here: ${lines.slice(0, NAMED).join(", ")}${more}`);
+  }
+  const call = { sessionId: record.sessionId, toolCallId: record.toolCallId };
+  const link = (label: string, command: string): string => `[${label}](command:acpCoder.${command}?${encoded([call])})`;
+  const links = [
+    link("Output", "showOutput"),
+    ...(record.content.some(({ type }) => type === "diff") ? [link("Show diff", "showDiff")] : []),
+    link("In the chat", "showInChat"),
+    ...(isOver(record.status) ? [] : [link("Stop", "stop")]),
+  ];
+  if (record.status === "pending") {
+    const answer = (label: string, kind: string): string => `[${label}](command:acpCoder.answerCall?${encoded([call, kind])})`;
+    links.unshift(answer("Allow", "allow_once"), answer("Reject", "reject_once"));
+  }
+  hover.isTrusted = { enabledCommands: ["showOutput", "showDiff", "showInChat", "stop", "answerCall"].map((name) => `acpCoder.${name}`) };
+  return hover.appendMarkdown(`\n\n${links.join(" · ")}`);
 }

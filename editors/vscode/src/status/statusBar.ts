@@ -1,5 +1,7 @@
 import * as vscode from "vscode";
+import type { Forms } from "../agent/forms.js";
 import type { AgentHost } from "../agent/host.js";
+import { waiting } from "../chat/view.js";
 import { Later } from "../core/later.js";
 import type { ToolCalls } from "../core/toolCalls.js";
 import { plural, short } from "../core/words.js";
@@ -15,10 +17,11 @@ export class StatusBar implements vscode.Disposable {
   constructor(
     private readonly calls: ToolCalls,
     private readonly host: AgentHost,
+    private readonly forms: Forms,
   ) {
     const { soon } = this.drawing;
     this.item.name = "acp-coder";
-    this.disposables = [this.item, new vscode.Disposable(calls.changed.on(soon)), new vscode.Disposable(host.changed.on(soon))];
+    this.disposables = [this.item, new vscode.Disposable(calls.changed.on(soon)), new vscode.Disposable(host.changed.on(soon)), new vscode.Disposable(forms.changed.on(soon))];
     this.draw();
     this.item.show();
   }
@@ -29,11 +32,12 @@ export class StatusBar implements vscode.Disposable {
   }
 
   private draw(): void {
-    const questions = this.host.all.flatMap((session) => session.questions);
+    const questions = waiting(this.host, this.forms);
+    const asked = this.host.questions[0]?.title ?? this.forms.now?.message ?? "";
     const running = this.calls.running();
     const [text, tooltip, command] =
-      questions.length > 0
-        ? [`$(shield) ${plural(questions.length, "question")}`, `${this.host.name} asks: ${questions[0]?.title ?? ""}`, "acpCoder.answer"]
+      questions > 0
+        ? [`$(shield) ${plural(questions, "question")}`, `${this.host.name} asks: ${short(asked, 80)}`, "acpCoder.answer"]
         : this.host.problem !== null
           ? ["$(warning) Agent", this.host.problem.title, "acpCoder.openChat"]
           : this.host.all.some((session) => session.running)
@@ -46,7 +50,7 @@ export class StatusBar implements vscode.Disposable {
     this.item.text = text;
     this.item.tooltip = tooltip;
     this.item.command = command;
-    this.item.backgroundColor = questions.length > 0 ? new vscode.ThemeColor("statusBarItem.warningBackground") : undefined;
+    this.item.backgroundColor = questions > 0 ? new vscode.ThemeColor("statusBarItem.warningBackground") : undefined;
     this.item.accessibilityInformation = { label: `acp-coder: ${tooltip}`, role: "button" };
   }
 }

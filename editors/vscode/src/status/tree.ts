@@ -117,8 +117,6 @@ export class CallTree implements vscode.TreeDataProvider<Node>, vscode.Disposabl
   private refresh(): void {
     this.timer ??= setTimeout(() => {
       this.timer = undefined;
-      const running = this.calls.running().length;
-      this.view.badge = running === 0 ? undefined : { value: running, tooltip: `${plural(running, "tool call")} running` };
       const changed = this.changed;
       this.changed = new Set();
       if (changed === "all" || changed.size > 20) {

@@ -1,5 +1,6 @@
 /** What stands in a browser where the extension stands in VS Code: the agent's host, the chat, and what its page asks for. */
 import type { ContentBlock, SessionInfo } from "@agentclientprotocol/sdk";
+import { Forms } from "../agent/forms.js";
 import { GoingBack } from "../agent/goingBack.js";
 import { AgentHost } from "../agent/host.js";
 import { Unstartable } from "../agent/link.js";
@@ -19,7 +20,6 @@ import { labelOfUri } from "../core/uris.js";
 import { messageOf, plural, short, visible } from "../core/words.js";
 import { reach } from "./connection.js";
 import * as entrance from "./entrance.js";
-import { Forms } from "./forms.js";
 import * as kept from "./kept.js";
 import { filesLike } from "./names.js";
 import { Outputs } from "./outputs.js";
@@ -38,7 +38,7 @@ export class Browser {
   private readonly undo: Undo;
   private readonly chat: Chat;
   private readonly back: GoingBack;
-  private readonly forms = new Forms(this.state);
+  private readonly forms = new Forms();
   private readonly staying: Staying;
   private readonly listing = new Later(REFRESH, () => {
     void this.list();
@@ -75,6 +75,7 @@ export class Browser {
       post: (message) => {
         this.post(message);
       },
+      forms,
       terminals: new Outputs(calls, () => this.host.active?.id),
       blocks: blocksOf,
       session: () => this.session(),
@@ -386,6 +387,10 @@ export class Browser {
         return;
       case "openLocation":
       case "openTerminal":
+      case "change":
+      case "choose":
+      case "insert":
+      case "start":
         return;
     }
   }

@@ -7,7 +7,6 @@ import { IconButton } from "../webview/icons";
 import { labelOfUri } from "../core/uris";
 import type { Browser } from "./browser";
 import { Dialog } from "./dialog";
-import { FormPanel } from "./formPanel";
 import { Login } from "./login";
 import { Beginning, Hints } from "./beginning";
 import { Sessions } from "./sessions";
@@ -116,7 +115,7 @@ function Inside({ view }: { readonly view: View }): JSX.Element {
           )}
         </header>
         <Link />
-        <App view={view} empty={active === null ? <Beginning /> : <Hints />} asks={<FormPanel />} />
+        <App view={view} empty={active === null ? <Beginning /> : <Hints />} />
       </div>
     </div>
   );

@@ -1,7 +1,6 @@
 /** What the page shows besides the chat itself, in one place; parts that show it are told of each change. */
 import type { SessionInfo } from "@agentclientprotocol/sdk";
 import { Emitter } from "../core/emitter.js";
-import type { Field } from "../core/forms.js";
 
 export interface PageFacts {
   /** `out`: a token is asked for. */
@@ -20,7 +19,6 @@ export interface PageFacts {
   readonly working: ReadonlySet<string>;
   readonly mayPrompt: boolean;
   readonly dialog: Asked | null;
-  readonly form: Form | null;
   /** What was done, or could not be; until the next one. */
   readonly said: { readonly words: string; readonly isError: boolean } | null;
 }
@@ -42,18 +40,6 @@ export interface Choice {
   readonly kind: "primary" | "secondary" | "danger";
 }
 
-/** What the agent asks by `elicitation/create`. */
-export interface Form {
-  readonly id: number;
-  readonly message: string;
-  readonly fields: readonly Field[];
-  /** A page to open instead. */
-  readonly url?: string;
-  readonly answer: (action: "accept" | "decline" | "cancel", content?: Readonly<Record<string, Value>>) => void;
-}
-
-export type Value = string | number | boolean | string[];
-
 const FIRST: PageFacts = {
   stage: "looking",
   outWords: "",
@@ -66,7 +52,6 @@ const FIRST: PageFacts = {
   working: new Set(),
   mayPrompt: true,
   dialog: null,
-  form: null,
   said: null,
 };
 

@@ -5,19 +5,18 @@ import { Composer, Onlooker } from "./composer";
 import { useChunks, useFact, useView, type View, ViewContext } from "./context";
 import { Conversation } from "./conversation";
 import { UsageLine } from "./footer";
+import { FormPanel } from "./formPanel";
 import { Icon, Spinner } from "./icons";
-import { Plan, ProblemBanner, Queue, Redo } from "./panels";
+import { Changes, Plan, ProblemBanner, Queue, Redo } from "./panels";
 import { Question } from "./permission";
 
 interface AppProps {
   readonly view: View;
   /** What stands where there is no conversation, if not the hints of the editor. */
   readonly empty?: ComponentChildren;
-  /** More above the box where the user writes. */
-  readonly asks?: ComponentChildren;
 }
 
-export function App({ view, empty, asks }: AppProps): JSX.Element {
+export function App({ view, empty }: AppProps): JSX.Element {
   return (
     <ViewContext.Provider value={view}>
       <div class="chat">
@@ -30,9 +29,10 @@ export function App({ view, empty, asks }: AppProps): JSX.Element {
         <div class="bottom">
           <Plan />
           <Queue />
+          <Changes />
           <Redo />
           <Question />
-          {asks}
+          <FormPanel />
           <Bottom />
           <UsageLine />
         </div>
@@ -81,10 +81,10 @@ function Empty({ instead }: { readonly instead: ComponentChildren }): JSX.Elemen
   return (
     <div class="empty">
       <Icon name="spark" class="large" />
-      <p class="first">Say what {agent.name} shall do in this workspace.</p>
+      <p class="first">What should {agent.name} do in this workspace?</p>
       <ul>
         <li>
-          <kbd>@</kbd> adds files, the selection or problems
+          <kbd>@</kbd> adds files, symbols, the selection, problems and more
         </li>
         {commands.length > 0 && (
           <li>
@@ -106,10 +106,11 @@ function Working(): JSX.Element | null {
   const running = useFact("running");
   const stopping = useFact("stopping");
   const [permission] = useFact("permissions");
+  const form = useFact("form");
   useChunks();
   if (!running) return null;
   const last = store.lastItem();
-  if (!stopping && (permission || last?.type === "agent" || last?.type === "thought")) return null;
+  if (!stopping && (permission || form || last?.type === "agent" || last?.type === "thought")) return null;
   return (
     <div class="working">
       <Spinner />

@@ -11,6 +11,7 @@ export function shownOf(attachment: Attachment): ShownAttachment {
     case "image":
       return { kind, label, preview: `data:${attachment.mimeType};base64,${attachment.data}` };
     case "problems":
+    case "text":
       return { kind, label };
     case "file":
     case "selection":

@@ -6,7 +6,8 @@
  */
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { JSX } from "preact";
-import type { Completion } from "../core/messages";
+import type { Attachment, Completion } from "../core/messages";
+import { labelOfUri } from "../core/uris";
 import { AttachmentChip, isSame, shownOf } from "./attachments";
 import { useCompletion } from "./completion";
 import { Chord } from "./chord";
@@ -157,11 +158,26 @@ export function Composer(): JSX.Element {
     attach(files);
   };
 
+  /** Files of this device, or of the editor: VS Code gives their addresses (with Shift held). */
+  const drop = (event: DragEvent): void => {
+    const { files, dropped } = droppedOf(event.dataTransfer);
+    if (files.length + dropped.length === 0) return;
+    event.preventDefault();
+    if (files.length > 0) attach(files);
+    const known = memory.get().attachments;
+    setDraft({ attachments: [...known, ...dropped.filter((one) => !known.some((other) => isSame(one, other)))] });
+    box.current?.focus();
+  };
+
   const isOpen = completing.trigger !== null && completing.entries.length > 0;
   return (
     <form
       class="composer"
       aria-label="Message"
+      onDragOver={(event) => {
+        event.preventDefault();
+      }}
+      onDrop={drop}
       onSubmit={(event) => {
         event.preventDefault();
         send();
@@ -239,6 +255,13 @@ export function Composer(): JSX.Element {
       </div>
     </form>
   );
+}
+
+/** Pictures, and files by their addresses. */
+function droppedOf(data: DataTransfer | null): { readonly files: readonly File[]; readonly dropped: readonly Attachment[] } {
+  const files = [...(data?.files ?? [])].filter(({ type }) => type.startsWith("image/"));
+  const addresses = (data?.getData("text/uri-list") ?? "").split(/\r?\n/u).filter((address) => address.startsWith("file:"));
+  return { files, dropped: files.length > 0 ? [] : addresses.map((uri) => ({ kind: "file", uri, label: labelOfUri(uri) })) };
 }
 
 /** Where there is no editor to attach files of: pictures of this device. */

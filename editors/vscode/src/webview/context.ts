@@ -55,6 +55,23 @@ export function useTool(id: string): ToolCard | undefined {
   return useView().store.tool(id);
 }
 
+/** The cards of several calls, drawn anew when one of them changes. */
+export function useTools(ids: readonly string[]): readonly ToolCard[] {
+  const { store } = useView();
+  const [, redraw] = useState(0);
+  useLayoutEffect(() => {
+    const ends = ids.map((id) =>
+      store.subscribe(`tool:${id}`, () => {
+        redraw((count) => count + 1);
+      }),
+    );
+    return () => {
+      for (const end of ends) end();
+    };
+  }, [store, ids.join(" ")]);
+  return ids.flatMap((id) => store.tool(id) ?? []);
+}
+
 /** Whether what `key` names is open: by hand, or else `byDefault`. Remembered with the view. */
 export function useOpen(key: string, byDefault: boolean): readonly [boolean, (open: boolean) => void] {
   const { memory, bus } = useView();

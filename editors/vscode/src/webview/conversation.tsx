@@ -3,6 +3,7 @@ import { memo } from "preact/compat";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { ComponentChildren, JSX } from "preact";
 import { useChunks, useFact, useView } from "./context";
+import { Group, inGroups } from "./group";
 import { Icon } from "./icons";
 import { ItemView } from "./items";
 import { useScrolling } from "./scrolling";
@@ -13,13 +14,16 @@ interface ChunkProps {
   readonly liveId: string | undefined;
 }
 
-const Chunk = memo(({ ids, liveId }: ChunkProps) => (
-  <>
-    {ids.map((id) => (
-      <ItemView key={id} id={id} live={id === liveId} />
-    ))}
-  </>
-));
+const Chunk = memo(({ ids, liveId }: ChunkProps) => {
+  const { store } = useView();
+  return (
+    <>
+      {inGroups(ids, store).map(([id = "", ...more]) =>
+        more.length > 0 ? <Group key={id} ids={[id, ...more]} /> : <ItemView key={id} id={id} live={id === liveId} />,
+      )}
+    </>
+  );
+});
 
 /** So many runs are drawn at once; those before them follow, a frame each. */
 const AT_ONCE = 3;

@@ -3,6 +3,7 @@ import { memo } from "preact/compat";
 import type { JSX } from "preact";
 import type { Picker } from "../core/messages";
 import { useFact, useView } from "./context";
+import { Icon, type IconName } from "./icons";
 import { money, tokens } from "./words";
 
 export function Pickers(): JSX.Element | null {
@@ -14,6 +15,8 @@ export function Pickers(): JSX.Element | null {
     </div>
   );
 }
+
+const ICONS: Readonly<Record<string, IconName>> = { mode: "switch_mode", model: "spark", thought_level: "think" };
 
 interface PickerProps {
   readonly picker: Picker;
@@ -38,8 +41,8 @@ const Switch = memo(({ picker }: PickerProps) => {
 });
 
 const Choice = memo(({ picker }: PickerProps) => {
-  const { post } = useView();
-  const { id, name, description, value, choices } = picker;
+  const { post, inEditor } = useView();
+  const { id, name, description, value, choices, category } = picker;
   const chosen = choices.find((choice) => choice.value === value);
   const groups = [...new Set(choices.map(({ group }) => group))];
   const option = (choice: Picker["choices"][number]): JSX.Element => (
@@ -47,6 +50,26 @@ const Choice = memo(({ picker }: PickerProps) => {
       {choice.name}
     </option>
   );
+  if (inEditor) {
+    const says = chosen?.name ?? String(value);
+    return (
+      <button
+        type="button"
+        class={`picker ${category}`}
+        role="combobox"
+        aria-haspopup="dialog"
+        aria-expanded="false"
+        aria-label={name}
+        title={`${name}: ${says}${chosen?.description === undefined ? "" : ` (${chosen.description})`}`}
+        onClick={() => {
+          post({ type: "choose", id });
+        }}
+      >
+        <Icon name={ICONS[category] ?? "other"} />
+        <span>{says}</span>
+      </button>
+    );
+  }
   const select = (
     <select
       class="picker"
@@ -71,7 +94,7 @@ const Choice = memo(({ picker }: PickerProps) => {
     </select>
   );
   // Its choices do not say what they are of: "Default", "High".
-  if (picker.category !== "thought_level") return select;
+  if (category !== "thought_level") return select;
   return (
     <label class="labelled" title={description ?? name}>
       <span>{name}</span>

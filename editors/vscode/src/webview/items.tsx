@@ -82,15 +82,15 @@ function Body({ item, live }: BodyProps): JSX.Element {
           <div>
             <strong>{item.title}</strong>
             {item.text !== "" && <Markdown text={item.text} />}
-            {item.again === true && <Again id={item.id} />}
+            {item.offer !== undefined && <Offer id={item.id} offer={item.offer} />}
           </div>
         </div>
       );
   }
 }
 
-/** As long as nothing came after the prompt that failed. */
-function Again({ id }: { readonly id: string }): JSX.Element | null {
+/** As long as nothing came after the prompt that failed, or was interrupted. */
+function Offer({ id, offer }: { readonly id: string; readonly offer: "again" | "continue" }): JSX.Element | null {
   const { post, store } = useView();
   const running = useFact("running");
   const may = useFact("may");
@@ -101,10 +101,10 @@ function Again({ id }: { readonly id: string }): JSX.Element | null {
       type="button"
       class="secondary"
       onClick={() => {
-        post({ type: "again" });
+        post(offer === "again" ? { type: "again" } : { type: "send", text: "Continue where you stopped.", attachments: [] });
       }}
     >
-      Try again
+      {offer === "again" ? "Try again" : "Continue"}
     </button>
   );
 }

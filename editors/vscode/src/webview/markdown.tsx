@@ -11,9 +11,9 @@ import { memo } from "preact/compat";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { JSX } from "preact";
 import { type Block, BlockSplitter } from "./blocks";
-import { useView } from "./context";
+import { useView, type View } from "./context";
 import { useHighlighter } from "./highlighter";
-import { Icon } from "./icons";
+import { Icon, IconButton } from "./icons";
 import { safeHref } from "./links";
 
 const ALLOWED = {
@@ -49,6 +49,10 @@ const marked = new Marked({
     },
     checkbox({ checked }: Tokens.Checkbox) {
       return `<span class="box" aria-label="${checked ? "done" : "to do"}">${checked ? "☑" : "☐"}</span> `;
+    },
+    codespan({ text }: Tokens.Codespan) {
+      const code = `<code>${escape(text)}</code>`;
+      return new RegExp(`^(?:${PLACE.source})$`, "u").test(text) ? linkTo(text.startsWith("/") ? text : `./${text}`, code) : code; // Else the file would be taken for a scheme.
     },
     // Code within a list or a quotation; code that stands by itself is a `Code`.
     code(token: Tokens.Code) {
@@ -87,7 +91,24 @@ const Html = memo(
   (before, after) => before.block.raw === after.block.raw && before.block.links === after.block.links && before.coloured === after.coloured,
 );
 
-const Lines = memo(({ text }: { readonly text: string }) => <span class="lines">{text}</span>);
+const Lines = memo(({ text }: { readonly text: string }) => <span class="lines">{withPlaces(text)}</span>);
+
+/** A file and a line of it, as compilers, tests and searches write them. */
+const PLACE = /(?<![\w/.:@-])((?:[\w@.-]*\/)*[\w@-][\w@.-]*\.[A-Za-z]\w{0,9}:[1-9]\d{0,6}(?::\d+)?)(?![\w/])/gu;
+
+/** The text with its places as links. */
+export function withPlaces(text: string): readonly (string | JSX.Element)[] {
+  // Each second part is a place.
+  return text.split(PLACE).map((part, index) =>
+    index % 2 === 0 ? (
+      part
+    ) : (
+      <a key={index} role="link" tabIndex={0} data-href={part} title={part}>
+        {part}
+      </a>
+    ),
+  );
+}
 
 /** So many lines are one element, which is not touched any more when it is full. */
 const RUN = 100;
@@ -107,6 +128,7 @@ interface CodeProps {
 }
 
 export const Code = memo(({ text, language, live = false }: CodeProps): JSX.Element => {
+  const { post, inEditor } = useView();
   const [copied, setCopied] = useState(false);
   const timer = useRef<ReturnType<typeof setTimeout>>();
   useEffect(
@@ -127,9 +149,31 @@ export const Code = memo(({ text, language, live = false }: CodeProps): JSX.Elem
   return (
     <div class="code">
       {language !== "" && <span class="language">{language}</span>}
-      <button type="button" class="copy" onClick={copy} title="Copy" aria-label="Copy the code">
-        <Icon name={copied ? "check" : "copy"} />
-      </button>
+      <div class="code-actions">
+        {inEditor && language !== "" && !live && (
+          <>
+            <IconButton
+              icon="insert"
+              label="Insert the code at the cursor"
+              title="Insert at the cursor"
+              act={() => {
+                post({ type: "insert", text });
+              }}
+            />
+            <IconButton
+              icon="apply"
+              label="Let the agent apply the code"
+              title="Apply: the agent puts it where it belongs"
+              act={() => {
+                post({ type: "send", text: `Apply this to the files it belongs to:\n\n\`\`\`\`${language}\n${text}\n\`\`\`\``, attachments: [] });
+              }}
+            />
+          </>
+        )}
+        <button type="button" class="copy" onClick={copy} title="Copy" aria-label="Copy the code">
+          <Icon name={copied ? "check" : "copy"} />
+        </button>
+      </div>
       <pre tabIndex={0} aria-label={language === "" ? "Code" : `Code: ${language}`}>
         {html === null ? (
           <code>
@@ -149,6 +193,13 @@ export async function copyText(text: string): Promise<void> {
   await navigator.clipboard.writeText(text);
 }
 
+/** Opens what a link that was clicked leads to; false if it was none. */
+export function followLink(target: EventTarget | null, post: View["post"]): boolean {
+  const href = (target instanceof Element ? target : null)?.closest("[data-href]")?.getAttribute("data-href") ?? undefined;
+  if (href !== undefined) post({ type: "openLink", href });
+  return href !== undefined;
+}
+
 interface MarkdownProps {
   readonly text: string;
   /** More of it is coming. */
@@ -161,13 +212,7 @@ export const Markdown = memo(({ text, live = false }: MarkdownProps) => {
   const highlight = useHighlighter(text.includes("```"));
   const splitter = useRef<BlockSplitter>();
   splitter.current ??= new BlockSplitter();
-  const follow = (target: EventTarget | null): boolean => {
-    const element = target instanceof Element ? target : null;
-    const href = element?.closest("[data-href]")?.getAttribute("data-href");
-    if (href === undefined || href === null) return false;
-    post({ type: "openLink", href });
-    return true;
-  };
+  const follow = (target: EventTarget | null): boolean => followLink(target, post);
   const click = (event: MouseEvent): void => {
     if (follow(event.target)) {
       event.preventDefault();

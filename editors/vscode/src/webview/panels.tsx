@@ -1,8 +1,10 @@
 /** What stands between the conversation and the box where the user writes: the plan, the queue, what can be redone; and the problem above all. */
 import type { JSX } from "preact";
-import type { PlanEntry } from "../core/messages";
+import { useState } from "preact/hooks";
+import type { PlanEntry, Problem, StartFacts } from "../core/messages";
+import { plural } from "../core/words";
 import { useFact, useOpen, useView } from "./context";
-import { Icon, Spinner } from "./icons";
+import { Icon, IconButton, Spinner } from "./icons";
 import { Markdown } from "./markdown";
 
 const PLAN_WORDS: Readonly<Record<PlanEntry["status"], string>> = {
@@ -98,6 +100,71 @@ export function Queue(): JSX.Element | null {
   );
 }
 
+/** What the last prompt changed, until it is kept or taken back; with its files. */
+export function Changes(): JSX.Element | null {
+  const { post, inEditor } = useView();
+  const changes = useFact("changes");
+  const running = useFact("running");
+  const [open, setOpen] = useOpen("changes", false);
+  if (!inEditor || running || changes.length === 0) return null;
+  const act = (name: "review" | "keep" | "undo", path?: string) => (): void => {
+    post(path === undefined ? { type: "change", act: name } : { type: "change", act: name, path });
+  };
+  const sum = { added: changes.reduce((all, { added }) => all + added, 0), removed: changes.reduce((all, { removed }) => all + removed, 0) };
+  return (
+    <section class="panel changed" aria-label="Changes of the last prompt">
+      <div class="row">
+        <button
+          type="button"
+          class="fold"
+          aria-expanded={open}
+          onClick={() => {
+            setOpen(!open);
+          }}
+        >
+          <Icon name="chevron" class="chevron" />
+          <span>{plural(changes.length, "file")}</span>
+          <Figures {...sum} />
+        </button>
+        <ChangeButton label="Review" title="Show all changes in the diff editor" act={act("review")} />
+        <ChangeButton label="Keep" title="Keep all changes" act={act("keep")} />
+        <ChangeButton label="Undo" title="Take all changes back, after a preview" act={act("undo")} />
+      </div>
+      {open && (
+        <ul>
+          {changes.map(({ path, label, added, removed }) => (
+            <li key={path} class="row">
+              <button type="button" class="link label" title={`Show the diff of ${path}`} onClick={act("review", path)}>
+                {label}
+              </button>
+              <Figures added={added} removed={removed} />
+              <ChangeButton label="Keep" title={`Keep the changes of ${label}`} act={act("keep", path)} />
+              <ChangeButton label="Undo" title={`Take the changes of ${label} back`} act={act("undo", path)} />
+            </li>
+          ))}
+        </ul>
+      )}
+    </section>
+  );
+}
+
+function Figures({ added, removed }: { readonly added: number; readonly removed: number }): JSX.Element {
+  return (
+    <span class="figures">
+      {added > 0 && <span class="added">+{added}</span>}
+      {removed > 0 && <span class="removed">−{removed}</span>}
+    </span>
+  );
+}
+
+function ChangeButton({ label, title, act }: { readonly label: string; readonly title: string; readonly act: () => void }): JSX.Element {
+  return (
+    <button type="button" class="link" title={title} aria-label={title} onClick={act}>
+      {label}
+    </button>
+  );
+}
+
 /** After something was taken back, until the next prompt. */
 export function Redo(): JSX.Element | null {
   const { post } = useView();
@@ -124,30 +191,128 @@ export function Redo(): JSX.Element | null {
 export function ProblemBanner(): JSX.Element | null {
   const { post } = useView();
   const problem = useFact("problem");
+  const start = useFact("start");
+  const { status } = useFact("agent");
+  const [open, setOpen] = useOpen("problem:details", false);
   if (!problem) return null;
+  const more = (
+    <>
+      {problem.detail !== "" && <Markdown text={problem.detail} />}
+      <ProblemActions problem={problem} primary={!start} />
+    </>
+  );
   return (
-    <section class="problem" role="alert">
-      <Icon name="error" />
+    <section class={`problem ${problem.first === true ? "first" : ""}`} role="alert">
+      <Icon name={problem.first === true ? "spark" : "error"} />
       <div class="what">
-        <strong>{problem.title}</strong>
-        {problem.detail !== "" && <Markdown text={problem.detail} />}
-        {problem.actions.length > 0 && (
-          <div class="actions">
-            {problem.actions.map(({ label, command, argument }, index) => (
-              <button
-                key={index}
-                type="button"
-                class={index === 0 ? "primary" : "secondary"}
-                onClick={() => {
-                  post(argument === undefined ? { type: "command", command } : { type: "command", command, argument });
-                }}
-              >
-                {label}
-              </button>
-            ))}
-          </div>
+        <strong>{start ? "Choose a provider" : problem.title}</strong>
+        {start && <Start start={start} />}
+        {start ? (
+          <details
+            class="fold"
+            open={open}
+            onToggle={(event) => {
+              if (event.currentTarget.open !== open) setOpen(event.currentTarget.open);
+            }}
+          >
+            <summary>
+              <Icon name="chevron" class="chevron" />
+              Details
+            </summary>
+            {open && more}
+          </details>
+        ) : (
+          more
         )}
       </div>
+      {status === "ready" && (
+        <IconButton
+          icon="close"
+          label="Close"
+          title="Close"
+          act={() => {
+            post({ type: "dismiss" });
+          }}
+        />
+      )}
     </section>
+  );
+}
+
+function ProblemActions({ problem, primary }: { readonly problem: Problem; readonly primary: boolean }): JSX.Element | null {
+  const { post } = useView();
+  if (problem.actions.length === 0) return null;
+  return (
+    <div class="actions">
+      {problem.actions.map(({ label, command, argument }, index) => (
+        <button
+          key={index}
+          type="button"
+          class={primary && index === 0 ? "primary" : "secondary"}
+          onClick={() => {
+            post(argument === undefined ? { type: "command", command } : { type: "command", command, argument });
+          }}
+        >
+          {label}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+/** A provider, its key, and the start with both. */
+function Start({ start: { providers, busy, error } }: { readonly start: StartFacts }): JSX.Element {
+  const { post } = useView();
+  const [chosen, setChosen] = useState(providers.find(({ hasKey }) => hasKey)?.id ?? providers[0]?.id ?? "");
+  const [key, setKey] = useState("");
+  const provider = providers.find(({ id }) => id === chosen);
+  const has = provider?.hasKey === true;
+  return (
+    <form
+      class="form start"
+      aria-label="First start"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (busy || (key.trim() === "" && !has)) return;
+        post({ type: "start", provider: chosen, key: key.trim() });
+      }}
+    >
+      <label class="field">
+        <span>Provider</span>
+        <select
+          value={chosen}
+          onChange={({ currentTarget }) => {
+            setChosen(currentTarget.value);
+          }}
+        >
+          {providers.map(({ id, hasKey }) => (
+            <option key={id} value={id}>
+              {hasKey ? `${id} (has a key)` : id}
+            </option>
+          ))}
+        </select>
+        {provider?.detail !== "" && <span class="quiet">{provider?.detail}</span>}
+      </label>
+      <label class="field">
+        <span>API key</span>
+        <input
+          type="password"
+          autoComplete="off"
+          spellcheck={false}
+          value={key}
+          placeholder={has ? "Stored already" : ""}
+          onInput={({ currentTarget }) => {
+            setKey(currentTarget.value);
+          }}
+        />
+      </label>
+      <button type="submit" class="primary" disabled={busy || (key.trim() === "" && !has)}>
+        {busy ? "Starting…" : "Start"}
+      </button>
+      <p class="wrong" role="alert">
+        {error}
+      </p>
+      <p class="quiet">A model on this machine needs no key: start Ollama or LM Studio, then look again under Details.</p>
+    </form>
   );
 }

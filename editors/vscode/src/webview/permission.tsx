@@ -16,8 +16,9 @@ import { reveal } from "./reveal";
 /** The first permission that waits. */
 export function Question(): JSX.Element | null {
   const permissions = useFact("permissions");
+  const waiting = useFact("waiting");
   const [permission] = permissions;
-  return permission ? <Asked key={permission.id} permission={permission} others={permissions.length - 1} /> : null;
+  return permission ? <Asked key={permission.id} permission={permission} others={waiting - 1} /> : null;
 }
 
 interface AskedProps {
@@ -108,10 +109,11 @@ function Answers({ permission, live, subject }: AnswersProps): JSX.Element {
   const { post, bus } = useView();
   const [answered, setAnswered] = useState(false);
   const { id, options, title, about } = permission;
+  const pages = usePages(subject, live);
   const described = [...(live ? [] : [`unread-${id}`]), ...(about.why.length > 0 ? [`why-${id}`] : [])].join(" ");
   return (
     <div class="answers" role="group" aria-label={`Permission: ${title}`}>
-      {options.map(({ optionId, name, kind }, index) => {
+      {inOrder(options).map(({ optionId, name, kind }, index) => {
         const waits = !live && kind.startsWith("allow");
         const { what, scope } = inTwo(name);
         return (
@@ -128,7 +130,7 @@ function Answers({ permission, live, subject }: AnswersProps): JSX.Element {
               // The second click of a double click is not for what the first one has brought here.
               if (detail > 1) return;
               if (waits) {
-                subject.current?.scrollBy({ top: subject.current.clientHeight * 0.9 });
+                subject.current?.scrollBy({ top: subject.current.clientHeight * PAGE });
                 return;
               }
               setAnswered(true);
@@ -136,7 +138,7 @@ function Answers({ permission, live, subject }: AnswersProps): JSX.Element {
               bus.emit("focus", undefined);
             }}
           >
-            <span>{what}</span>
+            <span>{waits && kind === "allow_once" && pages.of > 1 ? `Next page (${pages.at} of ${pages.of})` : what}</span>
             {scope !== "" && <span class="scope">{scope}</span>}
           </button>
         );
@@ -168,6 +170,35 @@ function Answers({ permission, live, subject }: AnswersProps): JSX.Element {
       </div>
     </div>
   );
+}
+
+/** What is for once comes first: then neither an answer nor a rejection is smaller than the one for ever. */
+function inOrder(options: Permission["options"]): Permission["options"] {
+  return [...options].sort((left, right) => Number(left.kind.endsWith("always")) - Number(right.kind.endsWith("always")));
+}
+
+/** How much of the whole one press turns. */
+const PAGE = 0.9;
+
+/** Which page of what is asked about is in view, while it must be read first. */
+function usePages(subject: RefObject<HTMLElement>, live: boolean): { readonly at: number; readonly of: number } {
+  const [pages, setPages] = useState({ at: 1, of: 1 });
+  useLayoutEffect(() => {
+    const element = subject.current;
+    if (live || !element) return undefined;
+    const look = (): void => {
+      const { scrollTop, scrollHeight, clientHeight } = element;
+      const page = Math.max(1, clientHeight * PAGE);
+      const of = Math.max(1, Math.ceil((scrollHeight - clientHeight) / page) + 1);
+      setPages({ at: Math.min(of, Math.ceil(scrollTop / page) + 1), of });
+    };
+    look();
+    element.addEventListener("scroll", look);
+    return () => {
+      element.removeEventListener("scroll", look);
+    };
+  }, [live]);
+  return pages;
 }
 
 interface InsteadProps {

@@ -19,7 +19,8 @@ export function isBelow(id: string, ancestor: string, cards: Cards): boolean {
 }
 
 export function reveal(toolCallId: string, { store, memory, bus }: View): void {
-  const keys = [`tool:${toolCallId}`, ...ancestors(toolCallId, store).map((id) => `children:${id}`)];
+  const group = document.querySelector(`[data-group~="${CSS.escape(toolCallId)}"]`)?.getAttribute("data-group")?.split(" ", 1) ?? [];
+  const keys = [`tool:${toolCallId}`, ...ancestors(toolCallId, store).map((id) => `children:${id}`), ...group.map((id) => `group:${id}`)];
   for (const key of keys) memory.setOpen(key, true);
   bus.emit("unfolded", keys);
   bus.emit("reveal", undefined);

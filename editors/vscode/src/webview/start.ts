@@ -33,7 +33,7 @@ export function start(api: ViewApi, nextFrame: (run: () => void) => void, inEdit
   /** A view that has just come draws the question in one of the next frames. */
   const focusQuestion = (frames: number): void => {
     nextFrame(() => {
-      const subject = document.querySelector<HTMLElement>(".question .subject");
+      const subject = document.querySelector<HTMLElement>(".question .subject, .question.form :is(input, button.option)");
       if (subject) subject.focus();
       else if (frames > 0) focusQuestion(frames - 1);
     });
@@ -69,7 +69,7 @@ export function start(api: ViewApi, nextFrame: (run: () => void) => void, inEdit
         });
         return;
       case "focus":
-        if (message.question === true && store.facts.permissions.length > 0) focusQuestion(FRAMES);
+        if (message.question === true && (store.facts.permissions.length > 0 || store.facts.form)) focusQuestion(FRAMES);
         else focusBox(FRAMES);
         return;
     }

@@ -14,6 +14,7 @@ const CHUNK = 40;
 const NOTHING: ChatFacts = {
   agent: { status: "stopped", name: "Agent" },
   problem: null,
+  start: null,
   session: null,
   loading: true,
   running: false,
@@ -24,8 +25,11 @@ const NOTHING: ChatFacts = {
   commands: [],
   pickers: [],
   permissions: [],
+  waiting: 0,
+  form: null,
   queue: [],
   prompts: { of: {}, fork: false, redo: false },
+  changes: [],
   images: false,
   may: { prompt: true, answer: true },
 };

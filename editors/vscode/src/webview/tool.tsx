@@ -1,8 +1,8 @@
 /**
  * The card of a tool call, the same element from its first message to its last, keyed by `toolCallId`.
  *
- * What one wants to see at once stands open: locations, diffs, a running terminal, the calls of a sub-agent that works.
- * Input and output are folded.
+ * It is one line, with the exit code of a command and what a diff changes; the rest is folded. What one wants to see at
+ * once stands open: a failure, a running command, the calls of a sub-agent that works.
  */
 import { memo } from "preact/compat";
 import { useEffect, useRef } from "preact/hooks";
@@ -12,7 +12,7 @@ import { DiffLines } from "./diff";
 import { useFact, useOpen, useTool, useView } from "./context";
 import { Icon, Spinner } from "./icons";
 import { Picture } from "./picture";
-import { Markdown } from "./markdown";
+import { followLink, Markdown, withPlaces } from "./markdown";
 import { saysTitle } from "./permission";
 import { isBelow } from "./reveal";
 import { plainText, unfenced } from "../core/words";
@@ -31,45 +31,69 @@ function isCommand(card: ToolCard | undefined, inEditor: boolean): boolean {
   return !inEditor && card?.kind === "execute";
 }
 
+/** What stands open by itself: a failure, a command while it runs, and in a browser what an editor would show. */
+function opensItself(card: ToolCard | undefined, inEditor: boolean): boolean {
+  if (card === undefined) return false;
+  const runs = card.status === "in_progress";
+  if (inEditor) return card.status === "failed" || (card.kind === "execute" && runs);
+  return card.status === "failed" || card.content.some(({ type }) => type === "diff") || (isCommand(card, inEditor) && (runs || card.seconds !== undefined));
+}
+
 export const Tool = memo(({ id }: { readonly id: string }): JSX.Element | null => {
   const { inEditor } = useView();
   const card = useTool(id);
   const permissions = useFact("permissions");
   const asked = permissions.some(({ toolCallId }) => toolCallId === id);
-  const [open, setOpen] = useOpen(`tool:${id}`, card?.status === "failed" || (isCommand(card, inEditor) && (card?.status === "in_progress" || card?.seconds !== undefined)));
+  const [open, setOpen] = useOpen(`tool:${id}`, opensItself(card, inEditor));
   if (!card) return null;
-  const foldable = card.input !== undefined || card.content.some(isOutput);
+  const { content } = card;
+  const foldable = card.input !== undefined || card.locations.length > 0 || content.length > 0;
+  const exit = exitOf(card);
   const bodyId = `body-${id}`;
   return (
     <div class={`card ${card.status} kind-${card.kind}${asked ? " asked" : ""}`} data-tool={id} role="group" aria-label={card.title}>
-      <button
-        type="button"
-        class="head"
-        aria-expanded={foldable ? open : undefined}
-        aria-controls={foldable && open ? bodyId : undefined}
-        disabled={!foldable}
-        onClick={() => {
-          setOpen(!open);
-        }}
-      >
-        <Icon name={card.kind} class="kind" />
-        <span class="title" title={card.title}>
-          {permissions[0]?.toolCallId === id && saysTitle(permissions[0]) ? "Waits for your answer" : card.title}
-        </span>
-        {card.exitCode !== undefined && <span class={`exit ${card.exitCode === 0 ? "" : "failed"}`}>exit {card.exitCode}</span>}
-        {card.seconds !== undefined && <span class="seconds">{duration(card.seconds)}</span>}
-        <StatusIcon status={card.status} />
-        {foldable && <Icon name="chevron" class="chevron" />}
-      </button>
-      <Locations card={card} open={open} />
-      {card.content.map((content, index) => (
-        <Shown key={index} card={card} content={content} />
-      ))}
-      {foldable && open && <Details card={card} id={bodyId} />}
+      <div class="row">
+        <button
+          type="button"
+          class="head"
+          aria-expanded={foldable ? open : undefined}
+          aria-controls={foldable && open ? bodyId : undefined}
+          disabled={!foldable}
+          onClick={() => {
+            setOpen(!open);
+          }}
+        >
+          <Icon name={card.kind} class="kind" />
+          <span class="title" title={card.title}>
+            {permissions[0]?.toolCallId === id && saysTitle(permissions[0]) ? "Waits for your answer" : card.title}
+          </span>
+          {exit !== "" && <span class={`exit ${card.status === "failed" ? "failed" : ""}`}>{exit}</span>}
+          {card.seconds !== undefined && <span class="seconds">{duration(card.seconds)}</span>}
+          <StatusIcon status={card.status} />
+          {foldable && <Icon name="chevron" class="chevron" />}
+        </button>
+        {content.map((each, index) => each.type === "diff" && <Diff key={index} card={card} content={each} />)}
+      </div>
+      {open && (
+        <div class="body" id={bodyId}>
+          <Locations card={card} />
+          {content.map((each, index) => (
+            <Shown key={index} card={card} content={each} />
+          ))}
+          {(card.input !== undefined || content.some(isOutput)) && <Details card={card} />}
+        </div>
+      )}
       <Children card={card} />
     </div>
   );
 });
+
+/** How a command ended, in two words. */
+function exitOf({ exitCode, content }: ToolCard): string {
+  if (exitCode !== undefined) return `exit ${exitCode}`;
+  const terminal = content.find((each) => each.type === "terminal");
+  return terminal?.exit?.replace(/^exit status /u, "exit ") ?? "";
+}
 
 function isOutput(content: ToolContent): boolean {
   return content.type === "text" || content.type === "image";
@@ -84,14 +108,14 @@ function StatusIcon({ status }: { readonly status: ToolStatus }): JSX.Element {
   );
 }
 
-/** So many locations are shown of a card that is closed. */
-const FEW = 3;
+/** So many locations are shown of a card. */
+const MOST_LOCATIONS = 50;
 
-function Locations({ card, open }: { readonly card: ToolCard; readonly open: boolean }): JSX.Element | null {
+function Locations({ card }: { readonly card: ToolCard }): JSX.Element | null {
   const { post, inEditor } = useView();
-  if (card.locations.length === 0) return null;
-  const shown = open ? card.locations : card.locations.slice(0, FEW);
+  const shown = card.locations.slice(0, MOST_LOCATIONS);
   const more = card.locations.length - shown.length;
+  if (shown.length === 0) return null;
   return (
     <ul class="locations" aria-label="Locations">
       {shown.map(({ path, label, line }, index) => (
@@ -119,39 +143,38 @@ function Locations({ card, open }: { readonly card: ToolCard; readonly open: boo
   );
 }
 
-/** What is not folded: diffs and terminals. */
-function Shown({ card, content }: { readonly card: ToolCard; readonly content: ToolContent }): JSX.Element | null {
+type DiffContent = Extract<ToolContent, { type: "diff" }>;
+
+/** What a diff changes, in figures; behind them the diff. Its file is named where the card does not. */
+function Diff({ card, content: { label, added, removed, isNew, index } }: { readonly card: ToolCard; readonly content: DiffContent }): JSX.Element {
   const { post } = useView();
-  if (content.type === "terminal") return <Terminal card={card} content={content} />;
-  if (content.type !== "diff") return null;
-  const { label, added, removed, isNew, index, lines, more } = content;
   return (
-    <>
-      <button
-        type="button"
-        class="diff"
-        title={`Open the diff of ${label}`}
-        onClick={() => {
-          post({ type: "openDiff", toolCallId: card.toolCallId, index });
-        }}
-      >
-        <Icon name="diff" />
-        <span class="label">{label}</span>
-        {isNew && <span class="new">new</span>}
-        <span class="added" aria-label={`${added} lines added`}>
-          +{added}
-        </span>
-        <span class="removed" aria-label={`${removed} lines removed`}>
-          −{removed}
-        </span>
-      </button>
-      {lines.length > 0 && (
-        <div class="changes" tabIndex={0} role="region" aria-label={`Changes in ${label}`}>
-          <DiffLines lines={lines} />
-          {more > 0 && <div class="quiet">{more} more lines in the diff</div>}
-        </div>
-      )}
-    </>
+    <button
+      type="button"
+      class="diff"
+      title={`Open the diff of ${label}`}
+      aria-label={`Open the diff of ${label}: ${added} lines added, ${removed} removed`}
+      onClick={() => {
+        post({ type: "openDiff", toolCallId: card.toolCallId, index });
+      }}
+    >
+      {!card.title.includes(label) && <span class="label">{label}</span>}
+      {isNew && <span class="new">new</span>}
+      {added > 0 && <span class="added">+{added}</span>}
+      {removed > 0 && <span class="removed">−{removed}</span>}
+    </button>
+  );
+}
+
+function Shown({ card, content }: { readonly card: ToolCard; readonly content: ToolContent }): JSX.Element | null {
+  if (content.type === "terminal") return <Terminal card={card} content={content} />;
+  if (content.type !== "diff" || content.lines.length === 0) return null;
+  const { label, lines, more } = content;
+  return (
+    <div class="changes" tabIndex={0} role="region" aria-label={`Changes in ${label}`}>
+      <DiffLines lines={lines} />
+      {more > 0 && <div class="quiet">{more} more lines in the diff</div>}
+    </div>
   );
 }
 
@@ -162,66 +185,53 @@ interface TerminalProps {
 
 function Terminal({ card, content }: TerminalProps): JSX.Element {
   const { post, inEditor } = useView();
-  const { terminalId, title, tail, exit } = content;
-  const runs = card.status === "in_progress" || card.status === "pending";
-  const [open, setOpen] = useOpen(`terminal:${terminalId}`, runs || card.status === "failed");
+  const { terminalId, title, tail } = content;
   const output = useRef<HTMLPreElement>(null);
   const sticks = useRef(true);
   useEffect(() => {
     if (output.current && sticks.current) output.current.scrollTop = output.current.scrollHeight;
-  }, [tail, open]);
+  }, [tail]);
   return (
     <div class="terminal">
-      <div class="line">
-        <button
-          type="button"
-          class="fold"
-          aria-expanded={open}
-          title={title}
-          onClick={() => {
-            setOpen(!open);
-          }}
-        >
-          <Icon name="chevron" class="chevron" />
-          {title === card.title ? "Output" : <code>{title}</code>}
-        </button>
-        {exit !== undefined && <span class="exit">{exit}</span>}
-        {inEditor && (
-          <button
-            type="button"
-            class="link"
-            onClick={() => {
-              post({ type: "openTerminal", terminalId });
-            }}
-          >
-            Show terminal
-          </button>
-        )}
-      </div>
-      {open && tail !== "" && (
+      {title !== card.title && <code>{title}</code>}
+      {tail !== "" && (
         <pre
           ref={output}
           tabIndex={0}
           aria-label={`Output of ${title}`}
+          onClick={({ target }) => followLink(target, post)}
+          onKeyDown={({ key, target }) => key === "Enter" && followLink(target, post)}
           onScroll={({ currentTarget: { scrollHeight, scrollTop, clientHeight } }) => {
             sticks.current = scrollHeight - scrollTop - clientHeight < 8;
           }}
         >
-          {tail}
+          {inEditor ? withPlaces(tail) : tail}
         </pre>
+      )}
+      {inEditor && (
+        <button
+          type="button"
+          class="link"
+          onClick={() => {
+            post({ type: "openTerminal", terminalId });
+          }}
+        >
+          Show terminal
+        </button>
       )}
     </div>
   );
 }
 
-function Details({ card, id }: { readonly card: ToolCard; readonly id: string }): JSX.Element {
+function Details({ card }: { readonly card: ToolCard }): JSX.Element {
   const { post, inEditor } = useView();
   const texts = card.content.filter((content) => content.type === "text");
   const command = isCommand(card, inEditor);
+  const terminal = card.content.some(({ type }) => type === "terminal");
   return (
-    <div class="details" id={id}>
+    <div class="details">
       {card.input !== undefined && (
-        <Fold name="Input" foldKey={`input:${card.toolCallId}`} byDefault={texts.length === 0 && !command}>
+        <Fold name="Input" foldKey={`input:${card.toolCallId}`} byDefault={card.content.length === 0 && !command}>
           {() => (
             <pre tabIndex={0} aria-label="Input">
               {card.input}
@@ -230,7 +240,7 @@ function Details({ card, id }: { readonly card: ToolCard; readonly id: string })
         </Fold>
       )}
       {card.content.some(isOutput) && (
-        <Fold name={card.status === "pending" ? "About this" : "Output"} foldKey={`output:${card.toolCallId}`} byDefault>
+        <Fold name={terminal ? "What the model reads of it" : card.status === "pending" ? "About this" : "Output"} foldKey={`output:${card.toolCallId}`} byDefault={!terminal}>
           {() => (
             <Output card={card} command={command}>
               {card.content.map((content, index) => {

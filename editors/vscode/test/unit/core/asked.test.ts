@@ -1,6 +1,6 @@
 import type { ToolCallContent } from "@agentclientprotocol/sdk";
 import { describe, expect, it } from "vitest";
-import { aboutOf, isShort } from "../../../src/core/asked.js";
+import { aboutOf } from "../../../src/core/asked.js";
 import type { CallRecord } from "../../../src/core/toolCalls.js";
 import { ToolCalls } from "../../../src/core/toolCalls.js";
 
@@ -53,13 +53,5 @@ describe("what a question is about", () => {
 
   it("is not whole where it is too long to be read", () => {
     expect(aboutOf(record({ title: "Run it", rawInput: { command: "a".repeat(2_000_000) } }), undefined).whole).toBe(false);
-  });
-
-  it("is short if it is one line, with its reason", () => {
-    const about = { text: "make", diffs: [], why: ["Asked because it may change something."], whole: true };
-    expect(isShort(about, 60)).toBe(true);
-    expect(isShort(about, 30)).toBe(false);
-    expect(isShort({ ...about, text: "make\nrm x" }, 60)).toBe(false);
-    expect(isShort({ ...about, diffs: [{ label: "a", path: "/a", lines: [] }] }, 60)).toBe(false);
   });
 });

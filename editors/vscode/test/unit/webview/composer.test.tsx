@@ -166,7 +166,7 @@ test("a choice and a switch are told to the extension", () => {
       },
       { id: "web", name: "Web", category: "other", value: false, choices: [] },
     ],
-  });
+  }, undefined, false);
   const select = view.one("select") as HTMLSelectElement;
   expect(select.getAttribute("aria-label")).toBe("Mode");
   view.do(() => {
@@ -180,6 +180,28 @@ test("a choice and a switch are told to the extension", () => {
   ]);
 });
 
+test("in the editor a choice is a button with what holds, whose list the editor shows", () => {
+  const choices = [{ value: "ask", name: "Ask" }];
+  const view = new TestView({ pickers: [{ id: "mode", name: "Mode", category: "mode", value: "ask", choices }] });
+  const button = view.one(".picker");
+  expect([button.getAttribute("aria-label"), button.textContent]).toEqual(["Mode", "Ask"]);
+  view.click(button);
+  expect(view.sent("choose")).toEqual([{ type: "choose", id: "mode" }]);
+});
+
+test("files that are dropped are attached, each once", () => {
+  const view = new TestView();
+  const drop = (): void => {
+    const event = new Event("drop", { bubbles: true, cancelable: true });
+    const getData = (): string => "file:///w/a%20b.py\r\nhttps://example.com/x";
+    Object.assign(event, { dataTransfer: { files: [], getData } });
+    view.do(() => view.one("form.composer").dispatchEvent(event));
+  };
+  drop();
+  drop();
+  expect(view.all(".composer .chip .label").map(({ textContent }) => textContent)).toEqual(["a b.py"]);
+});
+
 test("a choice that the agent does not follow goes back to what holds", () => {
   const picker = {
     id: "mode",
@@ -191,7 +213,7 @@ test("a choice that the agent does not follow goes back to what holds", () => {
       { value: "auto", name: "Auto" },
     ],
   };
-  const view = new TestView({ pickers: [picker] });
+  const view = new TestView({ pickers: [picker] }, undefined, false);
   const select = view.one("select") as HTMLSelectElement;
   select.value = "auto";
   view.patch({ facts: { pickers: [{ ...picker }] } });

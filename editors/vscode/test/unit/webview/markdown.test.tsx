@@ -1,6 +1,6 @@
 // @vitest-environment jsdom
 import { expect, test } from "vitest";
-import { htmlOf, runsOfLines } from "../../../src/webview/markdown";
+import { htmlOf, runsOfLines, withPlaces } from "../../../src/webview/markdown";
 import { safeHref } from "../../../src/webview/links";
 import { TestView } from "./kit";
 
@@ -31,6 +31,22 @@ test.each(HOSTILE)("nothing of %s becomes an element or a handler", (text) => {
   const names = [...element.querySelectorAll("*")].flatMap((one) => one.getAttributeNames());
   expect(names.filter((name) => name.startsWith("on") || name === "href" || name === "src" || name === "style")).toEqual([]);
   expect([...element.querySelectorAll("[data-href^=javascript]")]).toEqual([]);
+});
+
+test("a file and its line are a link in code and in answers, and nothing else is", () => {
+  expect(withPlaces("at src/a.py:12:3, b.ts:4 but not http://x.y:80/z, 12:30 or a.py").filter((part) => typeof part !== "string")).toHaveLength(2);
+  const view = new TestView({ items: [{ id: "1", type: "agent", text: "See `a.py:7` and `a.py`.\n\n```\nE  tests/t.py:3: no\n```" }] });
+  expect(view.all("[data-href]").map((link) => link.getAttribute("data-href"))).toEqual(["./a.py:7", "tests/t.py:3"]);
+  for (const link of view.all("[data-href]")) view.click(link);
+  expect(view.sent("openLink").map(({ href }) => href)).toEqual(["./a.py:7", "tests/t.py:3"]);
+});
+
+test("code is put at the cursor, or applied by the agent", () => {
+  const view = new TestView({ items: [{ id: "1", type: "agent", text: "```python\nx = 1\n```\n\nDone." }] });
+  view.click(view.button("Insert the code at the cursor"));
+  expect(view.sent("insert")).toEqual([{ type: "insert", text: "x = 1" }]);
+  view.click(view.button("Let the agent apply the code"));
+  expect(view.sent("send")[0]?.text).toBe("Apply this to the files it belongs to:\n\n````python\nx = 1\n````");
 });
 
 test("HTML that marked lets through is cleaned all the same", () => {

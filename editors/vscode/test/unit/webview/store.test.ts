@@ -6,6 +6,7 @@ import type { ChatState, ToolCard } from "../../../src/core/messages";
 const STATE: ChatState = {
   agent: { status: "ready", name: "acp-coder" },
   problem: null,
+  start: null,
   session: { id: "s1", title: "" },
   loading: false,
   running: false,
@@ -16,8 +17,11 @@ const STATE: ChatState = {
   commands: [],
   pickers: [],
   permissions: [],
+  waiting: 0,
+  form: null,
   queue: [],
   prompts: { of: {}, fork: false, redo: false },
+  changes: [],
   images: false,
   may: { prompt: true, answer: true },
   items: [

@@ -25,12 +25,14 @@ test.each([
   expect(view.all(".card .spinner")).toHaveLength(status === "in_progress" ? 1 : 0);
 });
 
-test("a location is opened at its line", () => {
+test("a location is opened at its line, once the card is", () => {
   const locations = [
     { path: "/w/a.py", label: "a.py", line: 7 },
     { path: "/w/b.py", label: "b.py" },
   ];
   const view = new TestView({ items: [toolItem("t1")], tools: [card("t1", { locations })] });
+  expect(view.all(".locations")).toEqual([]);
+  view.click(view.one(".card .head"));
   for (const link of view.all(".locations .link")) view.click(link);
   expect(view.sent("openLocation")).toEqual([
     { type: "openLocation", path: "/w/a.py", line: 7 },
@@ -42,6 +44,8 @@ test("a diff says what it changes and is opened by its number", () => {
   const content = [{ type: "diff", index: 3, label: "a.py", added: 4, removed: 2, isNew: false, lines: [" x", "-one", "+two"], more: 4 }] as const;
   const view = new TestView({ items: [toolItem("t1")], tools: [card("t1", { content })] });
   expect(view.one(".diff").textContent).toBe("a.py+4−2");
+  expect(view.all(".changes")).toEqual([]);
+  view.click(view.one(".card .head"));
   expect(view.all(".changes .line").map(({ className, textContent }) => `${className}:${textContent}`)).toEqual(["line : x", "line removed:-one", "line added:+two"]);
   expect(view.one(".changes").textContent).toContain("4 more lines in the diff");
   view.click(view.one(".diff"));
@@ -50,20 +54,23 @@ test("a diff says what it changes and is opened by its number", () => {
 
 test("a terminal shows its tail while it runs and is opened by its button", () => {
   const terminal = (tail: string) => ({ type: "terminal", terminalId: "x1", title: "make", tail }) as const;
-  const view = new TestView({ items: [toolItem("t1")], tools: [card("t1", { content: [terminal("one")] })] });
+  const view = new TestView({ items: [toolItem("t1")], tools: [card("t1", { kind: "execute", content: [terminal("one")] })] });
   expect(view.one(".terminal pre").textContent).toBe("one");
-  view.patch({ tools: [card("t1", { content: [terminal("one\ntwo")] })] });
+  view.patch({ tools: [card("t1", { kind: "execute", content: [terminal("one\ntwo")] })] });
   expect(view.one(".terminal pre").textContent).toBe("one\ntwo");
   view.click(view.button("Show terminal"));
   expect(view.sent("openTerminal")).toEqual([{ type: "openTerminal", terminalId: "x1" }]);
+  view.patch({ tools: [card("t1", { kind: "execute", status: "completed", content: [{ ...terminal("one"), exit: "exit status 0" }] })] });
+  expect(view.all(".terminal")).toEqual([]);
+  expect(view.one(".card .exit").textContent).toBe("exit 0");
 });
 
 test("input and output are folded, and open by the head of the card", () => {
   const change = { input: '{"path": 1}', content: [{ type: "text", text: "**out**", truncated: true }] } as const;
   const view = new TestView({ items: [toolItem("t1")], tools: [card("t1", change)] });
   expect(view.all(".details")).toEqual([]);
-  view.click(view.one(".card > .head"));
-  expect(view.one(".card > .head").getAttribute("aria-expanded")).toBe("true");
+  view.click(view.one(".card .head"));
+  expect(view.one(".card .head").getAttribute("aria-expanded")).toBe("true");
   expect(view.one(".output strong").textContent).toBe("out");
   expect(view.one(".whole").textContent).toContain("Shortened here");
   view.click(view.button("Open the output in an editor"));

@@ -1,5 +1,7 @@
 // @vitest-environment jsdom
+import type { ElicitationSchema } from "@agentclientprotocol/sdk";
 import { expect, test } from "vitest";
+import type { ToolCard } from "../../../src/core/messages";
 import { duration, money, tokens } from "../../../src/webview/words";
 import { card, TestView, toolItem } from "./kit";
 
@@ -34,7 +36,7 @@ test("what is written and what is sent is known at once, for a window that is lo
 test("what was opened is open again, but not in another session", () => {
   const state = { items: [toolItem("t1")], tools: [card("t1", { input: "{}" })] };
   const view = new TestView(state);
-  view.click(view.one(".card > .head"));
+  view.click(view.one(".card .head"));
   const stored = view.leave();
   expect(new TestView(state, stored).all(".details")).toHaveLength(1);
   expect(new TestView({ ...state, session: { id: "s2", title: "" } }, stored).all(".details")).toHaveLength(0);
@@ -168,8 +170,8 @@ test("usage and cost stand in the footer", () => {
 test("two hundred calls in one turn each have their card", () => {
   const ids = Array.from({ length: 200 }, (_, index) => `t${index}`);
   const view = new TestView({ running: true });
-  for (const id of ids) view.patch({ items: [{ op: "add", item: toolItem(id) }], tools: [card(id)] });
-  for (const id of ids) view.patch({ tools: [card(id, { status: "completed", seconds: 1 })] });
+  for (const id of ids) view.patch({ items: [{ op: "add", item: toolItem(id) }], tools: [card(id, { kind: "edit" })] });
+  for (const id of ids) view.patch({ tools: [card(id, { kind: "edit", status: "completed", seconds: 1 })] });
   expect(view.all(".card.completed")).toHaveLength(200);
   expect(view.all(".card")).toHaveLength(200);
 });
@@ -256,7 +258,7 @@ test("a plan folds when all of it is done, while its turn still runs", () => {
 });
 
 test("a prompt that failed can be sent again, while nothing else was said", () => {
-  const failed = { id: "1", type: "notice", severity: "error", title: "The prompt failed.", text: "", again: true } as const;
+  const failed = { id: "1", type: "notice", severity: "error", title: "The prompt failed.", text: "", offer: "again" } as const;
   const view = new TestView({ items: [failed] });
   view.click(view.button("Try again"));
   expect(view.sent("again")).toEqual([{ type: "again" }]);
@@ -266,10 +268,77 @@ test("a prompt that failed can be sent again, while nothing else was said", () =
   expect(view.all(".notice button")).toEqual([]);
 });
 
+test("what a prompt changed is reviewed, kept and taken back above the box, as a whole and by file", () => {
+  const changes = [
+    { path: "/w/a.py", label: "a.py", added: 2, removed: 1 },
+    { path: "/w/n/b.py", label: "n/b.py", added: 5, removed: 0 },
+  ];
+  const view = new TestView({ changes });
+  expect(view.one(".changed").textContent).toBe("2 files+7−1ReviewKeepUndo");
+  for (const name of ["Show all changes in the diff editor", "Keep all changes"]) view.click(view.button(name));
+  view.click(view.one(".changed .fold"));
+  view.click(view.button("Take the changes of n/b.py back"));
+  expect(view.sent("change")).toEqual([
+    { type: "change", act: "review" },
+    { type: "change", act: "keep" },
+    { type: "change", act: "undo", path: "/w/n/b.py" },
+  ]);
+  view.patch({ facts: { running: true } });
+  expect(view.all(".changed")).toEqual([]);
+});
+
+test("a turn that was interrupted can go on", () => {
+  const view = new TestView({ items: [{ id: "1", type: "notice", severity: "warning", title: "Interrupted.", text: "", offer: "continue" }] });
+  view.click(view.button("Continue"));
+  expect(view.sent("send")).toEqual([{ type: "send", text: "Continue where you stopped.", attachments: [] }]);
+});
+
+test("reads and searches in a row are one line, which opens to their cards, also for the one that is to be revealed", async () => {
+  const at = (path: string): Pick<ToolCard, "locations"> => ({ locations: [{ path, label: path }] });
+  const tools = [card("a", at("/a")), card("b", at("/a")), card("c", at("/c")), card("d", { kind: "search" }), card("e", { kind: "edit" }), card("f")];
+  const view = new TestView({ running: true, items: tools.map(({ toolCallId }) => toolItem(toolCallId)), tools });
+  expect(view.all(".group").map(({ textContent }) => textContent)).toEqual(["Exploring 2 files, 1 search"]);
+  expect(view.all(".card").map((each) => each.getAttribute("data-tool"))).toEqual(["e", "f"]);
+  view.patch({ tools: ["a", "b", "c"].map((id, index) => card(id, { ...tools[index], status: "completed" })).concat(card("d", { kind: "search", status: "failed" })) });
+  expect(view.one(".group").textContent).toBe("Explored 2 files, 1 search1 failed");
+  view.tell({ type: "reveal", toolCallId: "c" });
+  await expect.poll(() => view.all(".group .card").length, { timeout: 60_000 }).toBe(4);
+  view.click(view.one(".group > .fold"));
+  expect(view.all(".group .card")).toHaveLength(0);
+});
+
+test("a form is answered by one choice, in words, or not at all", () => {
+  const schema = { type: "object", properties: { answer: { type: "string", enum: ["red", "green"] }, other: { type: "string", title: "Another" } } } as const;
+  const view = new TestView({ form: { id: 4, message: "Which colour?", schema: schema as unknown as ElicitationSchema } });
+  expect(view.one(".form .message").textContent).toBe("Which colour?");
+  view.click(view.button("green"));
+  view.click(view.button("Decline"));
+  expect(view.sent("form")).toEqual([
+    { type: "form", id: 4, answer: { action: "accept", content: { answer: "green" } } },
+    { type: "form", id: 4, answer: { action: "decline" } },
+  ]);
+});
+
+test("the first start takes a provider and its key; what says what is wrong can be closed", () => {
+  const providers = [
+    { id: "anthropic", detail: "https://api.anthropic.com", hasKey: false },
+    { id: "openai", detail: "", hasKey: true },
+  ];
+  const problem = { title: "The agent needs a login.", detail: "No key.", actions: [{ label: "Open settings", command: "acpCoder.openSettings" }], first: true };
+  const view = new TestView({ problem, start: { providers, busy: false, error: "Refused." } });
+  expect(view.one(".start .wrong").textContent).toBe("Refused.");
+  expect((view.one(".start select") as HTMLSelectElement).value).toBe("openai");
+  view.click(view.button("Start"));
+  expect(view.sent("start")).toEqual([{ type: "start", provider: "openai", key: "" }]);
+  expect(view.one(".start input").getAttribute("type")).toBe("password");
+  view.click(view.button("Close"));
+  expect(view.sent("dismiss")).toEqual([{ type: "dismiss" }]);
+});
+
 test("the level of thinking is labelled: its values do not say what they are of", () => {
   const choices = [{ value: "high", name: "High" }];
   const level = { id: "l", name: "Thinking", category: "thought_level", value: "high", choices };
-  const view = new TestView({ pickers: [{ id: "m", name: "Mode", category: "mode", value: "high", choices }, level] });
+  const view = new TestView({ pickers: [{ id: "m", name: "Mode", category: "mode", value: "high", choices }, level] }, undefined, false);
   expect(view.all(".pickers label").map((label) => label.querySelector("span")?.textContent)).toEqual(["Thinking"]);
   expect(view.one(".pickers label select").getAttribute("aria-label")).toBe("Thinking");
 });

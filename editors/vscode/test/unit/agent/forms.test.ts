@@ -1,7 +1,6 @@
 import type { CreateElicitationRequest } from "@agentclientprotocol/sdk";
 import { expect, test } from "vitest";
-import { Forms } from "../../../src/web/forms.js";
-import { PageState } from "../../../src/web/state.js";
+import { Forms } from "../../../src/agent/forms.js";
 
 const never = new AbortController().signal;
 
@@ -10,40 +9,38 @@ function form(message: string): CreateElicitationRequest {
 }
 
 test("forms come one at a time, and each gets its own answer", async () => {
-  const state = new PageState();
-  const forms = new Forms(state);
+  const forms = new Forms();
   const answers = [forms.elicit(form("one"), never), forms.elicit(form("two"), never)];
   await Promise.resolve();
-  expect(state.facts.form?.message).toBe("one");
-  state.facts.form?.answer("accept", { name: "Ada" });
+  expect(forms.now?.message).toBe("one");
+  forms.answer(1, { action: "accept", content: { name: "Ada" } });
   expect(await answers[0]).toEqual({ action: "accept", content: { name: "Ada" } });
   await Promise.resolve();
-  expect(state.facts.form?.message).toBe("two");
-  state.facts.form?.answer("decline");
+  expect(forms.now?.message).toBe("two");
+  forms.answer(1, { action: "accept" }); // Of the one before: it counts no more.
+  forms.answer(2, { action: "decline" });
   expect(await answers[1]).toEqual({ action: "decline" });
-  expect(state.facts.form).toBeNull();
+  expect(forms.now).toBeNull();
 });
 
 test("a form that is withdrawn goes away, also before it was shown", async () => {
-  const state = new PageState();
-  const forms = new Forms(state);
+  const forms = new Forms();
   const [first, second] = [new AbortController(), new AbortController()];
   const answers = [forms.elicit(form("one"), first.signal), forms.elicit(form("two"), second.signal)];
   await Promise.resolve();
   second.abort();
   first.abort();
   expect(await Promise.all(answers)).toEqual([{ action: "cancel" }, { action: "cancel" }]);
-  expect(state.facts.form).toBeNull();
+  expect(forms.now).toBeNull();
 });
 
 test("an address is shown, unless it is no web page's", async () => {
-  const state = new PageState();
-  const forms = new Forms(state);
+  const forms = new Forms();
   const url = (address: string): CreateElicitationRequest => ({ mode: "url", message: "log in", sessionId: "s", url: address, elicitationId: "e" });
   expect(() => forms.elicit(url("javascript:alert(1)"), never)).toThrow("only web URLs");
   const answer = forms.elicit(url("https://example.com/x"), never);
   await Promise.resolve();
-  expect(state.facts.form?.url).toBe("https://example.com/x");
+  expect(forms.now?.url).toBe("https://example.com/x");
   forms.complete("e");
   expect(await answer).toEqual({ action: "cancel" });
 });

@@ -1,26 +1,37 @@
 /** What the agent asks by a form, above the box where the user writes. */
 import type { JSX } from "preact";
-import { useRef, useState } from "preact/hooks";
-import { type Field, type Tap, tapOf } from "../core/forms";
-import { useFact } from "../webview/context";
-import { Icon } from "../webview/icons";
-import type { Form, Value } from "./state";
-import { usePage } from "./use";
+import { useMemo, useRef, useState } from "preact/hooks";
+import { type Field, fieldsOf, type Tap, tapOf } from "../core/forms";
+import type { Form, FormAnswer, FormValue } from "../core/messages";
+import { useFact, useView } from "./context";
+import { Icon } from "./icons";
 
 export function FormPanel(): JSX.Element | null {
-  const form = usePage("form");
+  const form = useFact("form");
   const may = useFact("may");
+  const fields = useMemo(() => (form?.schema ? fieldsOf(form.schema) : []), [form?.id]);
   if (form === null) return null;
-  const tap = form.url === undefined ? tapOf(form.fields) : undefined;
+  const tap = form.url === undefined ? tapOf(fields) : undefined;
   if (may.answer && tap) return <Tapping key={form.id} form={form} tap={tap} />;
-  return may.answer ? <Asking key={form.id} form={form} /> : <p class="quiet">The agent asks: {form.message}</p>;
+  return may.answer ? <Asking key={form.id} form={form} fields={fields} /> : <p class="quiet">The agent asks: {form.message}</p>;
+}
+
+type Answering = (action: FormAnswer["action"], content?: FormAnswer["content"]) => void;
+
+function useAnswer({ id }: Form): Answering {
+  const { post, bus } = useView();
+  return (action, content) => {
+    post({ type: "form", id, answer: content === undefined ? { action } : { action, content } });
+    bus.emit("focus", undefined);
+  };
 }
 
 /** One tap is the answer. */
 function Tapping({ form, tap: { key, choices, other } }: { readonly form: Form; readonly tap: Tap }): JSX.Element {
+  const answer = useAnswer(form);
   const [words, setWords] = useState("");
   /** What was written besides; nothing, if it is no answer. */
-  const besides = (): Readonly<Record<string, Value>> => (other?.input.type === "text" && words !== "" && other.input.check(words) === undefined ? { [other.key]: other.input.value(words) } : {});
+  const besides = (): Readonly<Record<string, FormValue>> => (other?.input.type === "text" && words !== "" && other.input.check(words) === undefined ? { [other.key]: other.input.value(words) } : {});
   const [wrong, setWrong] = useState<string | undefined>(undefined);
   return (
     <form
@@ -32,7 +43,7 @@ function Tapping({ form, tap: { key, choices, other } }: { readonly form: Form; 
         if (other?.input.type !== "text") return;
         const refused = words === "" ? "Say something, or choose one." : other.input.check(words);
         setWrong(refused);
-        if (refused === undefined) form.answer("accept", { [other.key]: other.input.value(words) });
+        if (refused === undefined) answer("accept", { [other.key]: other.input.value(words) });
       }}
     >
       <div class="asked" role="alert">
@@ -47,7 +58,7 @@ function Tapping({ form, tap: { key, choices, other } }: { readonly form: Form; 
             class="option"
             onClick={({ detail }) => {
               // The second click of a double click is not for what the first one has brought here.
-              if (detail <= 1) form.answer("accept", { [key]: value, ...besides() });
+              if (detail <= 1) answer("accept", { [key]: value, ...besides() });
             }}
           >
             {label}
@@ -78,7 +89,7 @@ function Tapping({ form, tap: { key, choices, other } }: { readonly form: Form; 
           type="button"
           class="link"
           onClick={() => {
-            form.answer("decline");
+            answer("decline");
           }}
         >
           Decline
@@ -91,13 +102,14 @@ function Tapping({ form, tap: { key, choices, other } }: { readonly form: Form; 
   );
 }
 
-function Asking({ form }: { readonly form: Form }): JSX.Element {
-  const { message, fields, url, answer } = form;
+function Asking({ form, fields }: { readonly form: Form; readonly fields: readonly Field[] }): JSX.Element {
+  const { message, url } = form;
+  const answer = useAnswer(form);
   const [wrong, setWrong] = useState<Readonly<Record<string, string>>>({});
   const element = useRef<HTMLFormElement>(null);
   const accept = (): void => {
     const found: Record<string, string> = {};
-    const content: Record<string, Value> = {};
+    const content: Record<string, FormValue> = {};
     const given = new FormData(element.current ?? undefined);
     for (const field of fields) {
       const { value, words } = read(field, given);
@@ -207,7 +219,7 @@ function Input({ field: { key, title, description, required, input }, wrong }: I
 }
 
 /** The value of a field, or what is wrong with it. */
-function read({ key, required, input }: Field, given: FormData): { readonly value?: Value; readonly words?: string } {
+function read({ key, required, input }: Field, given: FormData): { readonly value?: FormValue; readonly words?: string } {
   if (input.type === "text") {
     const entry = given.get(key);
     const text = typeof entry === "string" ? entry : "";

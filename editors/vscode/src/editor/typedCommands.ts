@@ -1,0 +1,25 @@
+import * as vscode from "vscode";
+
+/** Characters of a command's output that are kept; the end of it. */
+const KEPT = 100_000;
+
+/** What the user ran last in a terminal of VS Code with shell integration, and its output. */
+export class TypedCommands implements vscode.Disposable {
+  last: { readonly command: string; readonly output: string } | undefined;
+  /** The agent's own terminals have no shell, and so no such commands. */
+  private readonly listener = vscode.window.onDidStartTerminalShellExecution(({ execution }) => {
+    this.read(execution).catch(() => undefined);
+  });
+
+  dispose(): void {
+    this.listener.dispose();
+  }
+
+  private async read(execution: vscode.TerminalShellExecution): Promise<void> {
+    let output = "";
+    for await (const chunk of execution.read()) {
+      output = (output + chunk).slice(-KEPT);
+      this.last = { command: execution.commandLine.value, output };
+    }
+  }
+}
