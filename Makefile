@@ -130,6 +130,7 @@ generate: $(STAMP)
 
 # All files of a release, into dist/: `make release REPOSITORY=https://github.com/OWNER/acp-coder`; docs/releasing.md.
 release: $(STAMP)
+	@bash scripts/install_extension_tools.sh
 	@PYTHON=$(BIN)/python bash scripts/release.sh "$(REPOSITORY)"
 
 # The steps of .github/workflows/release.yml, as far as they go here, in a fresh clone of the last commit: into dist/.

@@ -3,4 +3,4 @@
 Empty on purpose: every start would pay for what it imports.
 """
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"

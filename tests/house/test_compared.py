@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from acp_agent import __version__
-
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "figures.md"
 
@@ -33,7 +31,8 @@ def test_the_page_has_each_figure_of_each_agent_in_its_pinned_version(monkeypatc
     pinned = {name: re.search(rf"{name}=[^\n]*@([\d.]+)\"?\n", installed) for name in of.PROGRAMS}
     assert all(pinned.values())
     head, _, *figures = rows()
-    assert head[1:] == [f"acp-coder {__version__}", *(f"{name} {found[1]}" for name, found in pinned.items() if found)]
+    assert re.fullmatch(r"acp-coder \d+\.\d+\.\d+", head[1])  # Of when it was run: docs/releasing.md.
+    assert head[2:] == [f"{name} {found[1]}" for name, found in pinned.items() if found]
     assert [row[0] for row in figures] == list(of.FIGURES.values())
     assert all(re.fullmatch(r"failed|[\d.,]+( – [\d.,]+)?", cell) for row in figures for cell in row[1:])
     assert not any(row[1] == "failed" for row in figures)
