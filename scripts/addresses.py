@@ -24,6 +24,8 @@ def main(repository: str, folder: str) -> None:
     assert found is not None
     for name, below in PACKAGES:
         project, readme = tree / below / "pyproject.toml", tree / below / "README.md"
+        if "[project.urls]" in project.read_text(encoding="utf-8"):
+            sys.exit(f"{project} has addresses already")
         _put(project, "[project.scripts]\n", f"{_urls(repository)}\n[project.scripts]\n")
         text = readme.read_text(encoding="utf-8")
         readme.write_text(whole(text, repository, f"v{found[1]}", below), encoding="utf-8")
