@@ -107,10 +107,6 @@ def _sent(answer: types.InputResponse | types.ErrorData) -> dict[str, Any]:
     return given
 
 
-async def _send(session: ClientSession, method: str, id_: str, **more: Any) -> _TaskState:
-    """An acknowledgement has no `status`."""
-    request = _TaskRequest(method=method, params={"taskId": id_, **more})
-    if method == "tasks/get":
-        return await session.send_request(request, _TaskState)
-    await session.send_request(request, types.EmptyResult)
-    return _TaskState(status="")
+async def _send(session: ClientSession, method: str, id_: str, **more: Any) -> Any:
+    kind: Any = _TaskState if method == "tasks/get" else types.EmptyResult
+    return await session.send_request(_TaskRequest(method=method, params={"taskId": id_, **more}), kind)
