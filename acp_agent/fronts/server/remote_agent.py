@@ -370,6 +370,9 @@ class RemoteAgent(Agent):
             audience.follow(audience.watcher(self.connection))
         super()._start(session)
 
+    async def session_options(self, request: acp.SessionOptionsRequest) -> acp.SessionOptionsResponse:
+        return await asyncio.to_thread(self._opening.options, request, booleans=False)  # As `Client.takes_booleans`.
+
     async def fork_session(self, request: acp.ForkSessionRequest) -> Reply:
         self._house.room_for_one()
         return await super().fork_session(request)
