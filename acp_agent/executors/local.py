@@ -336,10 +336,11 @@ def _pipes_of(popen: subprocess.Popen[bytes]) -> dict[contract.StreamName, int]:
 async def kill_marked(mark: str) -> str:
     """SIGKILL to every process whose environment carries `mark` (or a mark below it). Linux only; elsewhere nothing.
     Returns what is to be said if there were new ones at each look."""
-    killed = False
+    new, before = set[int](), set[int]()
     for _ in range(KILL_ROUNDS):
         killed, unclear = await anyio.to_thread.run_sync(kill_round, mark)
         if not (killed or unclear):
             return ""
+        new, before = killed - before, before | killed  # What was killed may need a while to be gone.
         await anyio.sleep(KILL_PAUSE)
-    return STILL_STARTS if killed else ""
+    return STILL_STARTS if new else ""

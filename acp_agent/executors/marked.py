@@ -14,16 +14,16 @@ KERNEL_THREAD = 0x00200000
 """The kernel's flag PF_KTHREAD, in the field `flags` of /proc/PID/stat."""
 
 
-def kill_round(mark: str) -> tuple[bool, bool]:
-    """SIGKILL to what carries `mark` or a mark below it. Whether something was killed (which may have had children),
-    and whether something shows no environment: it has none, or not yet."""
+def kill_round(mark: str) -> tuple[set[int], bool]:
+    """SIGKILL to what carries `mark` or a mark below it. What was killed (it may have had children), and whether
+    something shows no environment: it has none, or not yet."""
     needle = f"{MARK}={mark}".encode()
-    killed = unclear = False
+    killed, unclear = set[int](), False
     own = os.getpid()
     try:
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     except OSError:
-        return False, False
+        return killed, False
     for pid in pids:
         if pid == own:
             continue
@@ -37,7 +37,7 @@ def kill_round(mark: str) -> tuple[bool, bool]:
             if fields[0] == b"Z" or int(fields[6]) & KERNEL_THREAD:
                 continue
             if environ:
-                killed = True
+                killed.add(pid)
                 os.kill(pid, signal.SIGKILL)
             else:  # Or it is in the middle of an exec.
                 unclear = True

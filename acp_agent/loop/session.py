@@ -424,6 +424,7 @@ class Session(SessionState):
         async with self.queue.turn(), self._alone(lambda: None):
             await self.outbox.released()
             if self._parts is not None:
+                self._parts.beside.suggestions.withdraw()
                 self._parts.memory.mend()
             yield
             await self.outbox.flushed()

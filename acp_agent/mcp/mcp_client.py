@@ -94,7 +94,6 @@ class Client:
         capabilities = self._session.server_capabilities
         if capabilities is None or capabilities.tools is None:
             return ()
-        self.fresh_until = float("inf")
         listed = await self._all(self._session.list_tools, lambda page: page.tools, "tools")
         found = {tool.name: self._tool(tool) for tool in listed}
         return tuple(found.values())
@@ -242,7 +241,9 @@ class Client:
                 page = await ask(params=types.PaginatedRequestParams(cursor=cursor))
             found += entries(page)
             if isinstance(page, types.CacheableResult) and page.ttl_ms:
-                self.fresh_until = min(self.fresh_until, anyio.current_time() + page.ttl_ms / 1000)
+                now = anyio.current_time()
+                before = self.fresh_until if self.fresh_until > now else float("inf")  # Until it is read, it is old.
+                self.fresh_until = min(before, now + page.ttl_ms / 1000)
             cursor = page.next_cursor
             if cursor is None or len(found) >= ENTRIES:
                 break

@@ -24,6 +24,8 @@ KEYS = {
     "resources/read": "contents",
 }
 """The list in the result of each method."""
+MOST_TTL = 1_000_000_000
+"""Milliseconds."""
 NAMED = 3
 """Places of a schema that are named."""
 
@@ -39,6 +41,10 @@ def mended(method: str, version: str, raw: dict[str, Any], say: Callable[[str], 
     if method == "tools/list":
         entries = [_with_schema(entry, say) for entry in entries]
     made = {**raw, key: entries}
+    if method not in ("tools/call", "prompts/get"):  # Needed since 2026-07-28, in which a server may forget them.
+        ttl = raw.get("ttlMs")
+        ttl = min(max(ttl, 0), MOST_TTL) if type(ttl) is int else 0
+        made |= {"resultType": "complete", "ttlMs": ttl, "cacheScope": "private"}
     if _fits(method, version, made):
         return made
     made[key] = []

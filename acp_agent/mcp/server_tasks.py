@@ -7,6 +7,7 @@ is a call that takes long.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Literal, NoReturn
 
 import anyio
@@ -25,6 +26,7 @@ LEAST_PAUSE, PAUSE, MOST_PAUSE = 0.2, 1.0, 30.0
 """Seconds between two looks, where the server asks for less, nothing or more."""
 CANCEL_SECONDS = 5.0
 """For telling the server that nobody waits any more."""
+ENDED = ("completed", "failed", "cancelled")
 QUESTIONS = 20
 """Times that a task may ask for something."""
 
@@ -38,8 +40,7 @@ class CallTask(types.Result):
     result_type: Literal["task"] = "task"
     task_id: str
     status: str
-    status_message: str | None = None
-    poll_interval_ms: int | None = None
+    poll_interval_ms: float | None = None
 
 
 class _TaskState(types.Result):
@@ -47,10 +48,10 @@ class _TaskState(types.Result):
 
     status: str
     status_message: str | None = None
-    poll_interval_ms: int | None = None
+    poll_interval_ms: float | None = None
     result: dict[str, Any] | None = None
     error: types.ErrorData | None = None
-    input_requests: dict[str, types.InputRequest] = {}
+    input_requests: dict[str, types.InputRequest] | None = None
 
 
 class _TaskRequest(types.Request[dict[str, Any], str]):
@@ -67,22 +68,21 @@ CLAIMS = {EXTENSION: [ResultClaim(result_type="task", model=CallTask, resolve=_e
 
 async def finished(session: ClientSession, task: CallTask, ask: Ask, say: Progress) -> types.CallToolResult:
     """What the call returns. Cancels the task if nobody waits for it any more. Raises McpError, MCPError."""
-    id_, state, answered = (
-        task.task_id,
-        _TaskState(status=task.status, poll_interval_ms=task.poll_interval_ms),
-        set[str](),
-    )
+    # What it has come to is in the answer to `tasks/get` alone, also if it has ended already.
+    id_, state, answered = task.task_id, _TaskState(status="", poll_interval_ms=task.poll_interval_ms), set[str]()
     try:
         while True:
             if state.status == "completed":
-                given = mended("tools/call", LATEST_MODERN_VERSION, state.result or {}, lambda _: None)
+                if state.result is None:
+                    raise McpError("server_error", "its task has ended without a result")
+                given = mended("tools/call", LATEST_MODERN_VERSION, state.result, lambda _: None)
                 return types.CallToolResult.model_validate(given, by_name=False)
             if state.status == "failed":
                 error = state.error or types.ErrorData(code=types.INTERNAL_ERROR, message="its task failed")
                 raise MCPError(error.code, error.message, error.data)
             if state.status == "cancelled":
                 raise McpError("server_error", "it cancelled its task")
-            if new := {key: each for key, each in state.input_requests.items() if key not in answered}:
+            if new := {key: each for key, each in (state.input_requests or {}).items() if key not in answered}:
                 answered |= new.keys()
                 if len(answered) > QUESTIONS:
                     raise McpError("server_error", f"its task asked for something {QUESTIONS} times and has not ended")
@@ -90,14 +90,14 @@ async def finished(session: ClientSession, task: CallTask, ask: Ask, say: Progre
                 await _send(session, "tasks/update", id_, inputResponses=responses)
             else:
                 pause = PAUSE if state.poll_interval_ms is None else state.poll_interval_ms / 1000
-                await anyio.sleep(min(max(pause, LEAST_PAUSE), MOST_PAUSE))
+                await anyio.sleep(max(LEAST_PAUSE, min(pause, MOST_PAUSE)))  # Also for NaN.
             state = await _send(session, "tasks/get", id_)
             if state.status_message:
                 say(one_line(state.status_message, 200))
-    except anyio.get_cancelled_exc_class():
-        with anyio.move_on_after(CANCEL_SECONDS, shield=True):
-            await _send(session, "tasks/cancel", id_)
-        raise
+    finally:
+        if state.status not in ENDED:  # It may end meanwhile, which the server then says by an error.
+            with anyio.move_on_after(CANCEL_SECONDS, shield=True), suppress(MCPError, ValueError):
+                await _send(session, "tasks/cancel", id_)
 
 
 def _sent(answer: types.InputResponse | types.ErrorData) -> dict[str, Any]:
@@ -107,10 +107,6 @@ def _sent(answer: types.InputResponse | types.ErrorData) -> dict[str, Any]:
     return given
 
 
-async def _send(session: ClientSession, method: str, id_: str, **more: Any) -> _TaskState:
-    """An acknowledgement has no `status`."""
-    request = _TaskRequest(method=method, params={"taskId": id_, **more})
-    if method == "tasks/get":
-        return await session.send_request(request, _TaskState)
-    await session.send_request(request, types.EmptyResult)
-    return _TaskState(status="")
+async def _send(session: ClientSession, method: str, id_: str, **more: Any) -> Any:
+    kind: Any = _TaskState if method == "tasks/get" else types.EmptyResult
+    return await session.send_request(_TaskRequest(method=method, params={"taskId": id_, **more}), kind)

@@ -223,6 +223,17 @@ async def test_cur_1_on_a_server_without_drafts_nobody_is_told(tmp_path: Path) -
         assert not pointed(made, session)
 
 
+async def test_cur_6_a_token_that_may_not_fork_is_told_none(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one", "two"], config=ON) as at, editor(at, cursors=True) as made:
+        session = (await made.new_session(at.project)).session_id
+        await made.prompt("First.")
+        async with editor(at, at.identities.add("watcher", scope="watch", owner="me"), cursors=True) as looks:
+            await looks.load_session(session, at.project)
+            await made.prompt("Second.")
+            await looks.wait_until(lambda: "two'" in str(looks.updates))
+            assert len(pointed(made, session)) == 2 and not pointed(looks, session)
+
+
 async def test_cur_4_and_8_on_a_server_a_load_tells_the_same_ones(tmp_path: Path) -> None:
     async with (
         served(tmp_path, ["one", "two", "three"], config=ON) as at,

@@ -155,6 +155,7 @@ async def test_spd_1_over_a_server_and_in_v2(tmp_path: Path) -> None:
         await client.initialize()
         made = await client.ask("session/new", cwd=str(at.project))
         assert speed(made["configOptions"])["type"] == "select"
+        assert speed((await client.ask("session/options", cwd=str(at.project)))["configOptions"])["type"] == "select"
         asked = {"sessionId": made["sessionId"], "configId": "speed", "type": "id", "value": "fast"}
         assert (
             speed((await client.ask("session/set_config_option", **asked))["configOptions"])["currentValue"] == "fast"

@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from acp_agent.client.permissions import reject_once
-from acp_agent.loop.turns.suggestions import LONGEST, suggested
+from acp_agent.loop.turns.suggestions import LONGEST, Suggestions, suggested
 from acp_agent.schema import acp
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call
@@ -66,6 +67,40 @@ async def test_sug_3_and_5_the_next_prompt_withdraws_them(tmp_path):
         assert await came(r, 3) == [LISTED, [], ["Run it."]]
         await r.editor.prompt("/help")
         assert (await came(r, 4))[3] == [], "a command, too"
+
+
+SHED = '[places.shed]\nkind = "ssh"\nhost = "shed.invalid"\n'
+
+
+async def test_sug_3_an_undo_and_a_move_to_another_place_withdraw_them(tmp_path):
+    config = {**BOTH, "config": ASKS + SHED}
+    async with went(tmp_path, ["Done.", THREE, "Again.", "Run it."], **config) as r:
+        await came(r)
+        await r.editor.request("_session/undo", {"sessionId": r.editor.session_id, "to": 1, "what": "both"})
+        assert await came(r, 2) == [LISTED, []]
+        await r.editor.prompt("go")
+        await came(r, 3)
+        asked = {"sessionId": r.editor.session_id, "configId": "place", "value": "shed"}
+        await r.editor.request("session/set_config_option", asked)
+        assert (await came(r, 4))[2:] == [["Run it."], []]
+
+
+async def test_sug_5_what_was_answered_as_the_next_prompt_came_is_not_shown(tmp_path, monkeypatch):
+    made: list[Suggestions] = []
+    after, answered = Suggestions.after, anyio.Event()
+    monkeypatch.setattr(Suggestions, "after", lambda self, *about: (made.append(self), after(self, *about)))
+
+    def late(said: str) -> list[str]:
+        if not answered.is_set():
+            made[0].withdraw()
+        answered.set()
+        return suggested(said)
+
+    monkeypatch.setattr("acp_agent.loop.turns.suggestions.suggested", late)
+    async with went(tmp_path, ["Done.", THREE, "Again.", "Run it."], **BOTH) as r:
+        await answered.wait()
+        await r.editor.prompt("go")
+        assert await came(r) == [["Run it."]]
 
 
 async def test_sug_5_the_next_prompt_ends_the_asking(tmp_path):

@@ -1,6 +1,7 @@
 """What only local commands provide: two streams, exact order, no leaks of our own secrets."""
 
 import os
+from itertools import count
 from pathlib import Path
 
 import anyio
@@ -41,11 +42,15 @@ async def test_what_starts_programs_faster_than_they_are_ended_is_said(
     on: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process = await on.commands.run(Command("sleep 600", on.folder))
+    numbers = count()
     with monkeypatch.context() as always:
-        always.setattr("acp_agent.executors.local.kill_round", lambda mark: (True, False))
+        always.setattr("acp_agent.executors.local.kill_round", lambda mark: ({next(numbers)}, False))
         await process.kill()
-    assert process.remark == STILL_STARTS
-    process.remark = ""
+        assert process.remark == STILL_STARTS
+        process.remark = ""
+        always.setattr("acp_agent.executors.local.kill_round", lambda mark: ({7}, False))
+        await process.kill()
+        assert not process.remark, "one that is not gone yet is no new one"
     await process.kill()
     assert not process.remark
     await process.close()

@@ -246,7 +246,7 @@ async def test_events_that_are_text_under_the_type_of_frames_are_read() -> None:
             {"contentBlockStop": {"contentBlockIndex": 0}}, *calls, {"messageStop": {"stopReason": reason}},
             {"metadata": {"usage": {"inputTokens": 3, "outputTokens": 2, "totalTokens": 5}, "metrics": {}}},
         ]  # fmt: skip
-        whole = b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in events)
+        whole = b": ping\n\n" + b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in events)
         pieces = tuple(whole[place : place + 11] for place in range(0, len(whole), 11))
         raw = RawAnswer(pieces, content_type="application/vnd.amazon.eventstream")
         async with connected("bedrock", [raw]) as (provider, _):

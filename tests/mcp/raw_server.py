@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import TextIO
 
 MODE = sys.argv[1] if len(sys.argv) > 1 else "good"
@@ -123,7 +124,7 @@ def answer(message: dict[str, object]) -> None:
     assert isinstance(params, dict)
     match message.get("method"):
         case "initialize":
-            if MODE in ("modern", "tasks", "ttl"):
+            if MODE in ("modern", "tasks", "ttl") or MODE.startswith("{"):
                 error = {"code": -32022, "message": "no", "data": {"supported": ["2026-07-28"], "requested": "x"}}
                 send({"id": number, "error": error})
                 return
@@ -147,7 +148,13 @@ def answer(message: dict[str, object]) -> None:
             if MODE.startswith("["):
                 send({"id": number, "result": {"tools": json.loads(MODE)}})
                 return
+            if MODE.startswith("{"):
+                send({"id": number, "result": {"resultType": "complete", "tools": page[:1], **json.loads(MODE)}})
+                return
             note("listed")
+            if MODE == "ttl" and NOTES and Path(NOTES).read_text().endswith("fail\nlisted\n"):
+                send({"id": number, "error": {"code": -32603, "message": "not now"}})
+                return
             extra = (
                 {"resultType": "complete", "ttlMs": int(MODE == "ttl"), "cacheScope": "private"}
                 if MODE in ("modern", "tasks", "ttl")

@@ -265,3 +265,13 @@ async def test_lists_are_read_again_once_they_are_older_than_their_server_said(t
             k.servers.refresh()
             await anyio.sleep(0.01)
         assert fresh.read_text().count("listed") == known
+
+
+async def test_a_list_that_could_not_be_read_again_is_asked_for_in_the_next_turn(tmp_path, monkeypatch):
+    monkeypatch.setattr("acp_agent.mcp.mcp_servers.RELIST_PAUSE", 0.0)
+    async with kept(raw("ttl", notes := tmp_path / "notes")) as k:
+        with notes.open("a") as file:
+            file.write("fail\n")
+        while notes.read_text().partition("fail")[2].count("listed") < 2:
+            k.servers.refresh()
+            await anyio.sleep(0.01)

@@ -8,7 +8,7 @@ import anyio
 import anyio.abc
 import jsonschema_rs
 import pytest
-from mcp_types.version import LATEST_HANDSHAKE_VERSION
+from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 
 from acp_agent.mcp.base import ServerSpec
 from acp_agent.mcp.input_schema import fitted
@@ -164,4 +164,17 @@ async def test_a_list_that_is_too_long_is_said_to_be_cut(monkeypatch):
     ("tools/call", {"resultType": "input_required"}, {"resultType": "input_required"}),
 ])  # fmt: skip
 def test_other_results_are_mended_as_well(method, given, wanted):
-    assert mended(method, LATEST_HANDSHAKE_VERSION, given, lambda words: None) == wanted
+    made = mended(method, LATEST_HANDSHAKE_VERSION, given, lambda words: None)
+    if method not in ("initialize", "tools/call", "prompts/get"):
+        wanted = {**wanted, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+    assert made == wanted
+
+
+async def test_a_list_counts_whatever_its_server_says_of_how_long_it_holds():
+    """`ttlMs` of 2026-07-28: what is no number of milliseconds says nothing."""
+    for odd in ({}, {"ttlMs": None}, {"ttlMs": -1}, {"ttlMs": "60 s"}, {"ttlMs": 1.5}, {"cacheScope": 7}):
+        found = mended("tools/list", LATEST_MODERN_VERSION, {"tools": [TOOLS[0]], **odd}, lambda _: None)
+        assert len(found["tools"]) == 1 and (found["ttlMs"], found["cacheScope"]) == (0, "private")
+    for more in ('{"ttlMs": -1}', '{"ttlMs": "60 s"}', f'{{"ttlMs": 1{"0" * 400}}}'):
+        async with kept(raw(more)) as k:
+            assert k.names == ["echo"] and not k.troubles

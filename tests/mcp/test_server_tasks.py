@@ -5,8 +5,10 @@ from typing import Any
 
 import anyio
 import pytest
+from mcp.shared.exceptions import MCPError
 
 from acp_agent.mcp.base import Answers, McpError
+from acp_agent.mcp.server_tasks import CallTask, finished
 
 from .kit import kept, raw
 
@@ -38,6 +40,7 @@ ENDS: list[tuple[dict[str, Any], str]] = [
     ({"status": "failed"}, "its task failed"),
     ({"status": "cancelled"}, "it cancelled its task"),
     ({"status": "completed", "result": {"content": "no list"}}, ""),
+    ({"status": "completed"}, "has ended without a result"),
     ({"status": 7}, "is not valid MCP"),
 ]
 
@@ -73,11 +76,37 @@ async def test_what_a_task_wants_to_know_is_answered_once(tmp_path: Path) -> Non
         assert told == 'tasks/update t1 {"q1": {"action": "accept", "content": {"name": "Ada"}}}'
 
 
-async def test_a_task_that_asks_for_what_it_cannot_have_ends(tmp_path: Path) -> None:
+async def test_a_task_that_asks_for_what_it_cannot_have_is_cancelled(tmp_path: Path) -> None:
     waits = {"status": "input_required", "inputRequests": {"q1": NAME}}
-    async with kept(raw("tasks")) as k:
+    async with kept(raw("tasks", notes := tmp_path / "notes")) as k:
         with pytest.raises(McpError, match="its task asked for what it cannot have"):
             await k.call("raw", "echo", {"states": [waits]})
+        assert notes.read_text().endswith("tasks/cancel t1 null\n")
+
+
+async def test_a_task_may_have_ended_at_once_and_its_states_may_have_odd_values() -> None:
+    states: list[dict[str, Any]] = [
+        {"status": "working", "pollIntervalMs": each, "inputRequests": None} for each in (1.5, -5, float("nan"))
+    ]
+    states.append(DONE)
+    asked: list[str] = []
+
+    class Session:
+        async def send_request(self, request: Any, kind: Any) -> Any:
+            asked.append(request.method)
+            if request.method == "tasks/cancel":
+                raise MCPError(-32602, "it has ended")
+            return kind.model_validate(states.pop(0) if states else {"status": "working"}, by_name=False)
+
+    async def finish(**more: Any) -> str:
+        task = CallTask.model_validate({"taskId": "t1", "pollIntervalMs": 0, **more}, by_name=False)
+        result = await finished(Session(), task, None, lambda _: None)  # type: ignore[arg-type]
+        return str(result.content[0].text)  # type: ignore[union-attr]
+
+    assert await finish(status="completed") == "It is done." and asked == ["tasks/get"] * 4
+    with anyio.move_on_after(0.1) as scope:
+        await finish(status="working")
+    assert scope.cancelled_caught and asked[-1] == "tasks/cancel", "that it has ended is no answer to the call"
 
 
 async def test_a_task_that_nobody_waits_for_is_cancelled(tmp_path: Path) -> None:

@@ -360,7 +360,8 @@ class RemoteAgent(Agent):
         self._house.onlookers.setdefault(audience.session_id, set()).add(self._taken_over)
         self._house.back(audience.session_id)
         answers, turns = self._identity.scope != "watch", watches_turns(self._capabilities)
-        cursors = takes_cursors(self._capabilities) and self._opening.config().settings.protocol.unstable
+        cursors = self._identity.scope == "prompt" and takes_cursors(self._capabilities)  # Others may not fork.
+        cursors = cursors and self._opening.config().settings.protocol.unstable
         return audience.enter(self.connection, plan, answers=answers, turns=turns, cursors=cursors)
 
     def _start(self, session: Session) -> None:
@@ -368,6 +369,9 @@ class RemoteAgent(Agent):
             audience = self._house.audience(session.id)
             audience.follow(audience.watcher(self.connection))
         super()._start(session)
+
+    async def session_options(self, request: acp.SessionOptionsRequest) -> acp.SessionOptionsResponse:
+        return await asyncio.to_thread(self._opening.options, request, booleans=False)  # As `Client.takes_booleans`.
 
     async def fork_session(self, request: acp.ForkSessionRequest) -> Reply:
         self._house.room_for_one()

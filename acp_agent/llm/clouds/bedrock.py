@@ -29,7 +29,7 @@ from acp_agent.llm.messages_answer import Block, Delta, Event, MessagesAnswer, U
 from acp_agent.llm.messages_request import MessagesEncoder
 from acp_agent.llm.provider_errors import ErrorInAnswer, complaint, error_from_object
 from acp_agent.llm.transport.http_provider import Exchange, HttpProvider
-from acp_agent.llm.transport.sse import BLANK, LONGEST_ANSWER, AnswerReader, EventTooLong, FoldedAnswer, WebPage
+from acp_agent.llm.transport.sse import BLANK, LONGEST_ANSWER, STREAM, AnswerReader, EventTooLong, FoldedAnswer, WebPage
 
 MISSING = "Amazon Bedrock needs the package botocore: pip install 'acp-coder[bedrock]'"
 NO_CREDENTIALS = (
@@ -205,7 +205,7 @@ class EventStreamReader:
                 raise WebPage
             if start.startswith(b"{"):
                 self._document = bytearray()
-            if start.startswith((b"data:", b"event:")):  # Of a gateway, whatever its type is said to be.
+            if start[:1] in STREAM:  # Of a gateway, whatever its type is said to be.
                 self._text = AnswerReader(self._answer)
         if self._text is not None:
             yield from self._text.feed(chunk)

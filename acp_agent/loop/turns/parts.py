@@ -47,6 +47,7 @@ class Beside:
                 tasks.start_soon(self.suggestions.live)
 
     async def close(self) -> None:
+        self.suggestions.withdraw()
         await self._servers.close()
         self._scope.cancel()
 

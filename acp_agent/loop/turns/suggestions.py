@@ -58,7 +58,7 @@ class Suggestions:
             self._news.set()
 
     def withdraw(self) -> None:
-        """The next prompt has come."""
+        """The next prompt has come, or what they are about has gone."""
         self._wanted = None
         if self._asking is not None:
             self._asking.cancel()
@@ -94,7 +94,8 @@ class Suggestions:
             return
         finally:
             self._session.report_cost()
-        if found := suggested(self._session.outbox.clean(said)):
+        found = suggested(self._session.outbox.clean(said))
+        if found and self._asking is not None and not self._asking.cancel_called:  # Which is not noticed at once.
             self._show(found)
 
     def _show(self, prompts: list[str]) -> None:
