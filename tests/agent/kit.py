@@ -178,7 +178,9 @@ async def connect(environ: Mapping[str, str], **editor: Any) -> AsyncIterator[tu
             needs_sandbox()
     else:
         flags["tools.sandbox.disabled"] = "true"
-    if STORE == "sqlite" and "XDG_STATE_HOME" not in environ:
+    config = Path(environ.get("ACP_CODER_CONFIG", "/dev/null"))
+    other = "XDG_STATE_HOME" in environ or (config.is_file() and b"[store]" in config.read_bytes())
+    if STORE == "sqlite" and not other:
         _put_store(Path(state_dir(environ), "sessions.db"))
     if STORE == "postgres":
         schema = hashlib.sha256(environ["HOME"].encode()).hexdigest()[:32]

@@ -138,7 +138,7 @@ async def test_a_model_in_the_configuration_is_named_with_its_line(tmp_path):
         assert done.stdout == "ok\n" and model.requests[-1].body["model"] == "m3" and "list" not in done.stderr
 
 
-@pytest.mark.parametrize("line", ["demo | head -n 20", "man | true", "config show | head -n 1", "doctor | true"])
+@pytest.mark.parametrize("line", ["demo | head -n 20", "man | true", "config show | true", "doctor | true"])
 async def test_a_closed_pipe_ends_any_command_quietly_as_a_shell_counts_it(tmp_path, line):
     async with FakeModel() as model:
         done = await sh(model, tmp_path, f"acp-coder {line} > /dev/null; echo ${{PIPESTATUS[0]}}")
