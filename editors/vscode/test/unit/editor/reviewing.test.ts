@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { afterEach, expect, test, vi } from "vitest";
 import type { AgentHost } from "../../../src/agent/host.js";
 import type { Undo } from "../../../src/agent/undo.js";
@@ -76,4 +77,11 @@ test("what was changed is seen in a theme of high contrast, too", () => {
   vi.runAllTimers();
   expect(drawn.map((type) => "borderColor" in type)).toEqual([false, true]);
   hunks.dispose();
+});
+
+test("the keys for the next change stay with the diff editor where that has them", () => {
+  const text = readFileSync(new URL("../../../package.json", import.meta.url), "utf8");
+  const { contributes } = JSON.parse(text) as { contributes: { keybindings: { key: string; when: string }[] } };
+  const bindings = contributes.keybindings.filter(({ key }) => key.endsWith("alt+f5"));
+  expect(bindings.map(({ when }) => when.split(" && ").includes("!isInDiffEditor"))).toEqual([true, true]);
 });
