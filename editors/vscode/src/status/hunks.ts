@@ -88,10 +88,11 @@ export class Hunks implements vscode.Disposable {
     this.places.clear();
     for (const change of this.undo.left) {
       const known = before.get(change.path);
-      // The agent knows the file as it is on the disk.
       const hunks = this.undo.keeps.left(change).hunks;
+      // The agent knows the file as it is on the disk, and as it was when it was asked: since then the places have moved.
+      const moved = known !== undefined && (dirty.has(change.path) || known[0]?.change === change);
       const places = hunks.map((hunk) => ({ change, hunk, start: Math.max(0, hunk.newStart - 1), end: Math.max(0, hunk.newStart - 1) + hunk.newLines }));
-      this.places.set(change.path, dirty.has(change.path) && known !== undefined ? known.filter(({ hunk }) => hunks.some(({ id }) => id === hunk.id)) : places);
+      this.places.set(change.path, moved ? known.filter(({ hunk }) => hunks.some(({ id }) => id === hunk.id)) : places);
     }
     this.drawing.soon();
     const any = this.undo.left.length > 0;

@@ -63,6 +63,26 @@ test("a changed file that another program writes is looked at anew", () => {
   hunks.dispose();
 });
 
+test("what was changed moves with the text until the agent was asked again", () => {
+  vi.useFakeTimers();
+  const lines: number[] = [];
+  const editor = { document: { uri: Uri.file("/w/a"), lineCount: 9 }, setDecorations: (_: object, ranges: { range: Range }[]) => lines.push(...ranges.map(({ range }) => range.line)) };
+  window.visibleTextEditors = [editor];
+  const { undo } = undoing(change("/w/a"));
+  const hunks = new Hunks(undo);
+  const draw = (): void => {
+    undo.changed.fire(undefined);
+    vi.runAllTimers();
+  };
+  draw();
+  fire("document", { document: { uri: Uri.file("/w/a"), isDirty: true }, contentChanges: [{ range: new Range(0, 0, 0, 0), text: "new\n\n" }] });
+  draw(); // A turn runs: nothing new is known.
+  Object.assign(undo, { left: [change("/w/a")] });
+  draw();
+  expect(lines).toEqual([0, 2, 0]);
+  hunks.dispose();
+});
+
 test("what was changed is seen in a theme of high contrast, too", () => {
   vi.useFakeTimers();
   const drawn: object[] = [];
