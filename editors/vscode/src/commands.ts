@@ -281,7 +281,16 @@ async function openSession({ host, chat }: Parts, info: unknown, how: "load" | "
   }
 }
 
+/** Starts the agent if need be. Throws an Error for one whose program has no such commands. */
+async function needOwn(host: AgentHost): Promise<void> {
+  await host.start();
+  if (!host.isOwn) {
+    throw new Error(`${host.name} cannot do this.`);
+  }
+}
+
 async function renameSession({ host, program }: Parts, info: unknown): Promise<void> {
+  await needOwn(host);
   const target = await chosen(host, info, "Which session do you want to rename?");
   const title = target && (await vscode.window.showInputBox({ title: "Rename the session", value: target.title }));
   if (target === undefined || !title) {
@@ -291,13 +300,14 @@ async function renameSession({ host, program }: Parts, info: unknown): Promise<v
   if (open !== undefined && !open.working) {
     open.prompt(`/rename ${title}`, [{ type: "text", text: `/rename ${title}` }]);
   } else {
-    await program.output(["sessions", "rename", target.id, title]);
+    await program.output(["sessions", "rename", target.id, "--", title]);
     host.changed.fire({ kind: "sessions" });
   }
 }
 
 /** The conversation as a text, to be saved or copied. */
 async function exportSession({ host, program }: Parts, info: unknown): Promise<void> {
+  await needOwn(host);
   const target = await chosen(host, info, "Which session do you want to export?");
   if (target !== undefined) {
     const content = await program.output(["sessions", "show", target.id]);
@@ -339,7 +349,7 @@ async function loginByKey(firstStart: FirstStart): Promise<void> {
 /** By the agent itself, or in a terminal with the program's own login. */
 async function login({ host, program, firstStart }: Parts, methodId: unknown): Promise<void> {
   await host.start();
-  if (firstStart.available) {
+  if (firstStart.serves(methodId)) {
     await loginByKey(firstStart);
     return;
   }

@@ -187,7 +187,7 @@ export function activate(context: vscode.ExtensionContext): void {
           resumed(context, change.session);
         } else if (change.kind === "session" && change.change.facts.has("running")) {
           remember(context, host.active);
-          if (!change.session.running && host.running !== undefined && !change.session.stopping) {
+          if (!change.session.working && host.running !== undefined && change.session.queued.length === 0) {
             asking.done(change.session.title);
           }
           if (host.running !== undefined) {
@@ -222,6 +222,7 @@ export function activate(context: vscode.ExtensionContext): void {
   );
   chat.onVisibility = () => {
     questions.notifyUnseen();
+    asking.look();
   };
   chat.onOpened = () => {
     begin(context, host).catch((error: unknown) => {
@@ -292,6 +293,7 @@ class Contexts {
     const { list, delete: remove, resume } = host.capabilities.sessionCapabilities ?? {};
     const values = {
       running: host.all.some((session) => session.running),
+      isOwn: host.isOwn,
       canList: (list ?? null) !== null,
       canDelete: (remove ?? null) !== null,
       canResume: (resume ?? null) !== null,

@@ -27,7 +27,12 @@ export class FirstStart {
 
   /** Whether keys can be stored by the agent's command. */
   get available(): boolean {
-    return this.program.found !== undefined && this.host.authMethods.some(({ id }) => id === METHOD);
+    return this.program.found !== undefined && this.host.isOwn && this.host.authMethods.some(({ id }) => id === METHOD);
+  }
+
+  /** Whether a way to log in is this one. */
+  serves(methodId: unknown): boolean {
+    return this.available && (methodId === undefined || methodId === METHOD);
   }
 
   /** The providers that the agent knows, in its order. */

@@ -33,19 +33,22 @@ export class GoingBack {
     if (what === undefined) {
       return;
     }
-    const done = await this.confirmed(session, { to: prompt, what }, "Restore", `Restore to before “${this.titleOf(prompt)}”`);
+    const done = await this.confirmed(session, [{ to: prompt, what }], "Restore", `Restore to before “${this.titleOf(prompt)}”`);
     if (done && what !== "files" && written !== undefined) {
       await this.side.compose(written.text, written.attachments);
     }
   }
 
-  /** The files alone, without asking what. */
-  async takeBack(prompt: number): Promise<void> {
-    await this.confirmed(this.session(), { to: prompt, what: "files" }, "Undo", `Undo what “${this.titleOf(prompt)}” changed`);
+  /** What the last prompt changed, without what the user keeps of it; the chat stays. */
+  async takeBack(): Promise<void> {
+    const { targets, now } = this.undo;
+    if (now.last !== undefined && targets.length > 0) {
+      await this.confirmed(this.session(), targets, "Undo", `Undo what “${this.titleOf(now.last.prompt)}” changed`);
+    }
   }
 
   async redo(): Promise<void> {
-    await this.confirmed(this.session(), "redo", "Redo", "Redo what was taken back");
+    await this.confirmed(this.session(), ["redo"], "Redo", "Redo what was taken back");
   }
 
   /** A new session that goes on from before a prompt, with that prompt in the box. */
@@ -56,14 +59,22 @@ export class GoingBack {
   }
 
   /** Shows what would happen, and asks. Returns whether it was done. */
-  private async confirmed(session: Session, target: Target, verb: string, title: string): Promise<boolean> {
-    const merge = await this.side.confirm(await this.undo.preview(session, target), verb, title);
+  private async confirmed(session: Session, targets: readonly Target[], verb: string, title: string): Promise<boolean> {
+    const previews: UndoResponse[] = [];
+    for (const target of targets) {
+      previews.push(await this.undo.preview(session, target));
+    }
+    const merge = await this.side.confirm(inOne(previews), verb, title);
     if (merge === undefined) {
       return false;
     }
-    const result = await this.undo.run(session, target, merge);
-    this.side.tell(result);
-    return result.done;
+    const outcomes: UndoResponse[] = [];
+    for (const target of targets) {
+      outcomes.push(await this.undo.run(session, target, merge));
+    }
+    const outcome = inOne(outcomes);
+    this.side.tell(outcome);
+    return outcome.done;
   }
 
   session(): Session {
@@ -84,4 +95,13 @@ export class GoingBack {
     const item = this.host.active?.transcript.items.find(({ id }) => of[id] === prompt);
     return item?.type === "user" ? { text: item.text, attachments: item.attachments.flatMap(sentAgain) } : undefined;
   }
+}
+
+function inOne(outcomes: readonly UndoResponse[]): UndoResponse {
+  return {
+    changes: outcomes.flatMap(({ changes }) => changes),
+    conflicts: outcomes.flatMap(({ conflicts }) => conflicts),
+    done: outcomes.some(({ done }) => done),
+    words: [...new Set(outcomes.map(({ words }) => words))].filter((words) => words !== "").join(" "),
+  };
 }

@@ -75,6 +75,11 @@ export class AgentHost {
     return info?.title ?? info?.name ?? "the agent";
   }
 
+  /** Whether the agent is acp-coder, whose program has commands besides. */
+  get isOwn(): boolean {
+    return this.link?.initialized.agentInfo?.name === "acp-coder";
+  }
+
   get authMethods(): readonly acp.AuthMethod[] {
     return this.link?.initialized.authMethods ?? [];
   }

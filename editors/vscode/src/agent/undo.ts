@@ -4,7 +4,7 @@ import type { PromptFacts } from "../core/messages.js";
 import type { ToolCalls } from "../core/toolCalls.js";
 import { isOver } from "../core/toolCalls.js";
 import { cutsOf, hasUndo, Kept, promptsOf } from "../core/undo.js";
-import type { ChangesResponse, CheckpointsResponse, UndoChange, UndoCheckpoint, UndoRequest, UndoResponse } from "../core/undoMethods.js";
+import type { ChangesResponse, CheckpointsResponse, UndoChange, UndoCheckpoint, UndoHunk, UndoRequest, UndoResponse } from "../core/undoMethods.js";
 import { readChangesResponse, readCheckpointsResponse, readUndoResponse } from "../core/undoMethods.js";
 import { messageOf } from "../core/words.js";
 import type { AgentHost } from "./host.js";
@@ -92,6 +92,27 @@ export class Undo {
     return kept;
   }
 
+  /** What takes a change since a prompt back, or one hunk of it: what the user keeps of it stays. */
+  targetOf(change: UndoChange, since: number, hunk?: UndoHunk): Target {
+    const hunks = hunk === undefined ? this.keeps.left(change).hunks : [hunk];
+    const isPart = hunks.length > 0 && (hunk !== undefined || hunks.length < change.hunks.length);
+    const part = isPart ? { hunks: hunks.map((each) => change.hunks.indexOf(each)), expect: hunks.map(({ id }) => id) } : {};
+    return { path: change.path, since, ...part };
+  }
+
+  /** What takes back all that is left of the last prompt's changes. */
+  get targets(): readonly Target[] {
+    const { last, turn } = this.now;
+    if (last === undefined) {
+      return [];
+    }
+    const isWhole = turn.changes.every((change) => {
+      const { any, hunks } = this.keeps.left(change);
+      return any && hunks.length === change.hunks.length;
+    });
+    return isWhole ? [{ to: last.prompt, what: "files" }] : this.left.map((change) => this.targetOf(change, last.prompt));
+  }
+
   get facts(): PromptFacts {
     const { of, checkpoints } = this.now;
     const { fork } = (this.host.capabilities.sessionCapabilities ?? {}) as { readonly fork?: unknown };
@@ -169,8 +190,8 @@ export class Undo {
     }
   }
 
-  private noteBack(): void {
-    this.back = { session: this.host.active, turn: this.host.active?.turn };
+  private noteBack(session = this.host.active): void {
+    this.back = { session, turn: session?.turn };
   }
 
   /** What would happen. */
@@ -181,7 +202,8 @@ export class Undo {
   /** Does it, with the user's own changes merged where `merge`. */
   async run(session: Session, target: Target, merge = false): Promise<UndoResponse> {
     const outcome = await this.call(session, target, merge ? { merge: true } : {});
-    this.noteBack();
+    // Another session may be the active one by now: the question may have been open for long.
+    this.noteBack(this.host.session(session.id) ?? session);
     if (outcome.done) {
       this.undone.fire(outcome.changes.map(({ path }) => path));
     }

@@ -185,7 +185,10 @@ export class Chat {
       form: this.place.forms.now,
       queue: session?.queued ?? [],
       prompts: this.undo.facts,
-      changes: this.undo.left.map(({ path, added, removed }) => ({ path, label: labelIn(session?.cwd, path), added, removed })),
+      changes: this.undo.left.map((change) => {
+        const { added, removed } = this.undo.keeps.left(change);
+        return { path: change.path, label: labelIn(session?.cwd, change.path), added, removed };
+      }),
       images: host.capabilities.promptCapabilities?.image === true,
       may: host.may,
     };

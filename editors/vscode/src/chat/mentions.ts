@@ -4,12 +4,15 @@ import type { AgentHost } from "../agent/host.js";
 import { problemsAsText } from "../editor/languageServers.js";
 import type { TypedCommands } from "../editor/typedCommands.js";
 import { labelOfUri } from "../core/uris.js";
-import { plainText } from "../core/words.js";
+import { beginning, plainText, short } from "../core/words.js";
 import type { Attachment, Completion } from "../core/messages.js";
 
 const MOST_FILES = 40;
 const EXCLUDED = "{**/node_modules/**,**/.git/**,**/.venv/**,**/__pycache__/**,**/dist/**,**/target/**}";
 const SELECTION_CHARS = 200_000;
+const LABEL_CHARS = 60;
+/** Milliseconds that the list waits for git, and for language servers. */
+const PATIENCE = 1_500;
 
 /**
  * Completions after an `@`: the selection, the problems, what is changed in git, the last command of a terminal; open
@@ -17,7 +20,8 @@ const SELECTION_CHARS = 200_000;
  */
 export async function complete(query: string, commands: TypedCommands): Promise<Completion[]> {
   const wanted = query.toLowerCase();
-  const entries = [selectionEntry(), problemsEntry(), await diffEntry(), terminalEntry(commands)];
+  const diff = "diff".startsWith(wanted) ? await inTime(diffEntry()) : undefined;
+  const entries = [selectionEntry(), problemsEntry(), diff, terminalEntry(commands)];
   const fixed = entries.filter((entry) => entry !== undefined).filter(({ insert }) => insert.startsWith(wanted));
   const open = vscode.window.tabGroups.all
     .flatMap((group) => group.tabs)
@@ -37,6 +41,21 @@ export async function complete(query: string, commands: TypedCommands): Promise<
   return [...fixed, ...folders.values(), ...files.slice(0, MOST_FILES).map(fileEntry), ...(await symbolEntries(wanted))];
 }
 
+/** What comes soon; nothing if it fails: the rest of the list is not withheld for it. */
+async function inTime<T>(asked: Thenable<T>): Promise<T | undefined> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<undefined>((resolve) => {
+    timer = setTimeout(resolve, PATIENCE, undefined);
+  });
+  try {
+    return await Promise.race([asked, late]);
+  } catch {
+    return undefined;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
 /** The folders above a file whose name has the words. */
 function foldersLike(uri: vscode.Uri, wanted: string): [string, Completion][] {
   const parts = vscode.workspace.asRelativePath(uri, false).split("/").slice(0, -1);
@@ -53,7 +72,7 @@ async function symbolEntries(wanted: string): Promise<Completion[]> {
   if (wanted.length < 3 || wanted.includes("/")) {
     return [];
   }
-  const found = (await vscode.commands.executeCommand<vscode.SymbolInformation[] | undefined>("vscode.executeWorkspaceSymbolProvider", wanted)) ?? [];
+  const found = (await inTime(vscode.commands.executeCommand<vscode.SymbolInformation[] | undefined>("vscode.executeWorkspaceSymbolProvider", wanted))) ?? [];
   return found.filter(({ location: { uri } }) => uri.scheme === "file").slice(0, MOST_SYMBOLS).map(({ name, location: { uri, range } }) => {
     const attachment = rangeAttachment(uri, range);
     return { insert: name, label: name, detail: attachment.label, attachment };
@@ -77,12 +96,16 @@ function repositories(): readonly Repository[] {
 async function diffEntry(): Promise<Completion | undefined> {
   const changed = repositories().filter(({ state }) => state.workingTreeChanges.length + state.indexChanges.length > 0);
   const texts = await Promise.all(changed.flatMap((one) => [one.diff(true), one.diff()]));
-  const text = texts.join("").slice(0, SELECTION_CHARS);
+  const text = beginning(texts.join(""), SELECTION_CHARS);
   return text === "" ? undefined : { insert: "diff", label: "diff", detail: "what is changed in git", attachment: { kind: "text", label: "git diff", text } };
 }
 
 function terminalEntry({ last }: TypedCommands): Completion | undefined {
-  return last && { insert: "terminal", label: "terminal", detail: last.command, attachment: { kind: "text", label: last.command, text: `$ ${last.command}\n${plainText(last.output)}` } };
+  if (last === undefined) {
+    return undefined;
+  }
+  const label = short(last.command, LABEL_CHARS);
+  return { insert: "terminal", label: "terminal", detail: label, attachment: { kind: "text", label, text: `$ ${last.command}\n${plainText(last.output)}` } };
 }
 
 function rank(uri: vscode.Uri, wanted: string): number {
@@ -140,7 +163,7 @@ export async function blocksOf(text: string, attachments: readonly Attachment[],
         const document = await vscode.workspace.openTextDocument(vscode.Uri.parse(attachment.uri));
         const range = new vscode.Range(attachment.startLine - 1, 0, attachment.endLine, 0);
         const uri = `${attachment.uri}#L${String(attachment.startLine)}-${String(attachment.endLine)}`;
-        blocks.push(resource(uri, attachment.label, document.getText(range).slice(0, SELECTION_CHARS), embedded));
+        blocks.push(resource(uri, attachment.label, beginning(document.getText(range), SELECTION_CHARS), embedded));
         break;
       }
       case "problems":

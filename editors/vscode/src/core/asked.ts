@@ -3,7 +3,6 @@ import type { RequestPermissionRequest } from "@agentclientprotocol/sdk";
 import { diffLines } from "./lines.js";
 import type { About } from "./messages.js";
 import type { CallRecord } from "./toolCalls.js";
-import { labelIn } from "./uris.js";
 import { visible } from "./words.js";
 
 /** Of a question with more than this many characters the chat shows no more, and nothing can be allowed there. */
@@ -17,7 +16,7 @@ export function aboutOf(record: CallRecord, meta: RequestPermissionRequest["tool
       return [];
     }
     const lines = diffLines(content.oldText ?? "", content.newText).map(visible);
-    return [{ label: labelIn(folder, content.path), path: content.path, lines }];
+    return [{ label: placeIn(folder, content.path), path: visible(content.path), lines }];
   });
   // acp-coder says why it asks in the last text; other agents' texts are all part of what is asked about.
   const why = meta?.["asked"] !== undefined ? (texts.pop() ?? "") : "";
@@ -37,6 +36,12 @@ export function aboutOf(record: CallRecord, meta: RequestPermissionRequest["tool
     why: why.split(/\n+/u).filter((line) => line !== ""),
     whole,
   };
+}
+
+/** Below the session's folder from there, elsewhere whole: nobody should take one file for another. */
+function placeIn(folder: string | undefined, path: string): string {
+  const isInside = folder !== undefined && folder !== "" && path.startsWith(`${folder}/`) && !path.split("/").includes("..");
+  return visible(isInside ? path.slice(folder.length + 1) : path);
 }
 
 /** What is to be read, to be compared with another question's. */

@@ -59,13 +59,27 @@ function oneLine(words: string): string {
 
 // --- hunks ----------------------------------------------------------------------------------------------------------
 
-/** The lines of a hunk before and after, each with its end. */
-export function linesOfHunk({ oldText, newText }: UndoChange, hunk: UndoHunk): { readonly removed: readonly string[]; readonly added: readonly string[] } {
-  return { removed: cut(oldText, hunk.oldStart, hunk.oldLines), added: cut(newText, hunk.newStart, hunk.newLines) };
+interface Lines {
+  readonly removed: readonly string[];
+  readonly added: readonly string[];
 }
 
-function cut(whole: string | null, start: number, lines: number): readonly string[] {
-  return lines === 0 ? [] : ((whole ?? "").match(/[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+$/gu) ?? []).slice(start - 1, start - 1 + lines);
+/** All lines of both texts: they are asked for hunk by hunk, with each update of the chat. */
+const LINES = new WeakMap<UndoChange, Lines>();
+
+/** The lines of a hunk before and after, each with its end. */
+export function linesOfHunk(change: UndoChange, { oldStart, oldLines, newStart, newLines }: UndoHunk): Lines {
+  const known = LINES.get(change) ?? { removed: linesOf(change.oldText), added: linesOf(change.newText) };
+  LINES.set(change, known);
+  return { removed: cut(known.removed, oldStart, oldLines), added: cut(known.added, newStart, newLines) };
+}
+
+function linesOf(whole: string | null): readonly string[] {
+  return (whole ?? "").match(/[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+$/gu) ?? [];
+}
+
+function cut(lines: readonly string[], start: number, count: number): readonly string[] {
+  return count === 0 ? [] : lines.slice(start - 1, start - 1 + count);
 }
 
 /** What a hunk is told by, wherever its lines stand: they move with what changes above them. */
@@ -76,6 +90,15 @@ export function keyOfHunk(change: UndoChange, hunk: UndoHunk): string {
 /** The same for a change without hunks: a binary file, an empty one, a mode. */
 function keyOfFile({ path, kind, calls, added, removed }: UndoChange): string {
   return JSON.stringify([path, kind, calls, added, removed]);
+}
+
+/** What is left to look at of a change. */
+export interface Left {
+  readonly hunks: readonly UndoHunk[];
+  /** Whether anything is. */
+  readonly any: boolean;
+  readonly added: number;
+  readonly removed: number;
 }
 
 /** What the user has seen and keeps: it is not listed again until it changes. */
@@ -92,10 +115,14 @@ export class Kept {
     }
   }
 
-  /** The hunks that are left to look at, and whether the change is. */
-  left(change: UndoChange): { readonly hunks: readonly UndoHunk[]; readonly any: boolean } {
+  left(change: UndoChange): Left {
     const hunks = change.hunks.filter((hunk) => !this.keys.has(keyOfHunk(change, hunk)));
-    return { hunks, any: change.hunks.length === 0 ? !this.keys.has(keyOfFile(change)) : hunks.length > 0 };
+    const any = change.hunks.length === 0 ? !this.keys.has(keyOfFile(change)) : hunks.length > 0;
+    if (hunks.length === change.hunks.length) {
+      return { hunks, any, added: change.added, removed: change.removed };
+    }
+    const count = (side: "newLines" | "oldLines"): number => hunks.reduce((all, hunk) => all + hunk[side], 0);
+    return { hunks, any, added: count("newLines"), removed: count("oldLines") };
   }
 }
 

@@ -20,6 +20,12 @@ export function short(text: string, most: number): string {
   return points.length <= most ? line : `${points.slice(0, most - 1).join("").trimEnd()}…`;
 }
 
+/** At most so many characters of a long text, none of them in halves, and how many more there are. */
+export function beginning(text: string, most: number): string {
+  const whole = text.slice(0, most).replace(/[\ud800-\udbff]$/u, "");
+  return text.length <= most ? text : `${whole}\n… (${String(text.length - whole.length)} more characters are left out)`;
+}
+
 /** The message of whatever was thrown, with what JSON-RPC errors carry in `data`. */
 export function messageOf(error: unknown): string {
   if (typeof error !== "object" || error === null) {

@@ -2,10 +2,12 @@ import * as vscode from "vscode";
 import type { AgentHost } from "../agent/host.js";
 import type { ChatView } from "../chat/view.js";
 import { blocksOf, rangeAttachment } from "../chat/mentions.js";
-import { short } from "../core/words.js";
+import { plain, short } from "../core/words.js";
 import { notice } from "./notices.js";
 
 const FIX = vscode.CodeActionKind.QuickFix.append("acpCoder");
+/** Documents that code is put into. */
+const WRITABLE: ReadonlySet<string> = new Set(["file", "untitled", "vscode-notebook-cell"]);
 const REWRITE = vscode.CodeActionKind.RefactorRewrite.append("acpCoder");
 
 /**
@@ -14,12 +16,19 @@ const REWRITE = vscode.CodeActionKind.RefactorRewrite.append("acpCoder");
  */
 export class Asking implements vscode.CodeActionProvider, vscode.Disposable {
   private readonly registered: vscode.Disposable;
+  /** Closes the notification that tells of the end of a turn. */
+  private told: () => void = () => undefined;
 
   constructor(
     private readonly host: AgentHost,
     private readonly chat: ChatView,
   ) {
-    this.registered = vscode.languages.registerCodeActionsProvider({ scheme: "file" }, this, { providedCodeActionKinds: [FIX, REWRITE] });
+    this.registered = vscode.Disposable.from(
+      vscode.languages.registerCodeActionsProvider({ scheme: "file" }, this, { providedCodeActionKinds: [FIX, REWRITE] }),
+      vscode.window.onDidChangeWindowState(() => {
+        this.look();
+      }),
+    );
   }
 
   dispose(): void {
@@ -63,39 +72,55 @@ export class Asking implements vscode.CodeActionProvider, vscode.Disposable {
       await vscode.window.showInformationMessage("Select something in an editor first.");
       return;
     }
-    const { document, selection } = editor;
-    const place = `${vscode.workspace.asRelativePath(document.uri)}:${String(selection.start.line + 1)}`;
+    const { document } = editor;
+    const place = `${vscode.workspace.asRelativePath(document.uri)}:${String(editor.selection.start.line + 1)}`;
     const words = await vscode.window.showInputBox({ title: `Edit ${place}`, prompt: "What should acp-coder do with the selection?", placeHolder: "Use a list comprehension" });
-    if (words) {
-      await document.save();
-      await this.ask(`${words}\n\nChange only the selected part of the file, and what has to change with it.`, document.uri, selection);
+    if (!words) {
+      return;
     }
+    // A document without a file gets another address with it.
+    if (document.isUntitled || (document.isDirty && !(await document.save()))) {
+      await vscode.window.showWarningMessage("Save the file first: the agent works on what is saved.");
+      return;
+    }
+    // The selection as it is now: what formats the file when it is saved moves it.
+    await this.ask(`${words}\n\nChange only the selected part of the file, and what has to change with it.`, document.uri, editor.selection);
   }
 
   /** Code of an answer, at the cursor of the editor that was used last. */
   async insert(text: string): Promise<void> {
-    const editor = vscode.window.activeTextEditor ?? vscode.window.visibleTextEditors.at(0);
+    const { activeTextEditor: active, visibleTextEditors: others } = vscode.window;
+    // Outputs, consoles and sides of a diff are text editors, too.
+    const isFile = ({ document: { uri } }: vscode.TextEditor): boolean => WRITABLE.has(uri.scheme);
+    const shown = others.filter(isFile);
+    const editor = active !== undefined && isFile(active) ? active : shown.length === 1 ? shown[0] : undefined;
     if (editor === undefined) {
-      await vscode.window.showInformationMessage("Open a file first.");
+      await vscode.window.showInformationMessage("Put the cursor into a file first.");
       return;
     }
-    await editor.edit((builder) => {
+    const done = await editor.edit((builder) => {
       builder.replace(editor.selection, text);
     });
+    if (!done) {
+      await vscode.window.showWarningMessage(plain(`${vscode.workspace.asRelativePath(editor.document.uri)} cannot be changed here.`));
+      return;
+    }
     await vscode.window.showTextDocument(editor.document, { viewColumn: editor.viewColumn ?? vscode.ViewColumn.Active });
   }
 
-  /** Tells that a turn is over if the window has not the keyboard, until it has. */
+  /** Tells that a turn is over if the window has not the keyboard, until the chat is seen. */
   done(title: string): void {
-    if (vscode.window.state.focused) {
-      return;
+    if (!vscode.window.state.focused) {
+      this.told();
+      this.told = notice(`${this.host.name} is done: ${short(title, 60)}`, [{ label: "Show", command: "acpCoder.openChat" }]);
     }
-    const close = notice(`${this.host.name} is done: ${short(title, 60)}`, [{ label: "Show", command: "acpCoder.openChat" }]);
-    const listener = vscode.window.onDidChangeWindowState(({ focused }) => {
-      if (focused && this.chat.visible) {
-        listener.dispose();
-        close();
-      }
-    });
+  }
+
+  /** Called whenever what is seen may have changed. */
+  look(): void {
+    if (vscode.window.state.focused && this.chat.visible) {
+      this.told();
+      this.told = (): void => undefined;
+    }
   }
 }

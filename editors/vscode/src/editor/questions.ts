@@ -147,8 +147,10 @@ export class Questions implements vscode.Disposable {
     const { sessionId, toolCallId } = (call ?? {}) as { sessionId?: unknown; toolCallId?: unknown };
     const question = this.open.find((one) => one.sessionId === sessionId && one.toolCallId === toolCallId);
     const option = question?.options.find((one) => one.kind === kind);
-    if (question === undefined || option === undefined) {
+    if (question === undefined) {
       await vscode.window.showInformationMessage("This question has already been answered.");
+    } else if (option === undefined) {
+      await this.show(question); // It has no such answer.
     } else if (option.kind.startsWith("allow") && !question.seen) {
       const record = this.calls.get(question.sessionId, question.toolCallId);
       if (record === undefined || !(await this.diffs.openAll(record))) {
@@ -262,6 +264,10 @@ export class Questions implements vscode.Disposable {
     return vscode.window.state.focused && this.chat.visible && this.host.active?.id === sessionId;
   }
 
+  private get isFormSeen(): boolean {
+    return vscode.window.state.focused && this.chat.visible;
+  }
+
   /** Called whenever what is seen may have changed. Each question is notified of once. */
   notifyUnseen(): void {
     for (const question of this.open) {
@@ -273,7 +279,7 @@ export class Questions implements vscode.Disposable {
     }
     const form = this.forms.now;
     const key = form === null ? "" : `form ${String(form.id)}`;
-    if (form !== null && !this.notified.has(key) && !(this.chat.visible && vscode.window.state.focused)) {
+    if (form !== null && !this.notified.has(key) && !this.isFormSeen) {
       this.notified.add(key);
       this.notices.set(key, notice(`${this.host.name} asks: ${form.message}`, [{ label: "Show", command: "acpCoder.answerNotified" }]));
     }
@@ -283,7 +289,7 @@ export class Questions implements vscode.Disposable {
   /** Those whose question was answered, or is in view now. */
   private closeNotices(): void {
     const unseen = new Set(this.open.filter((question) => !this.isSeen(question)).map(({ sessionId, id }) => `${sessionId} ${id}`));
-    if (this.forms.now !== null && !this.chat.visible) {
+    if (this.forms.now !== null && !this.isFormSeen) {
       unseen.add(`form ${String(this.forms.now.id)}`);
     }
     for (const [key, close] of [...this.notices].filter(([one]) => !unseen.has(one))) {

@@ -39,9 +39,9 @@ export class Restoring {
     await this.back.restore(prompt);
   }
 
-  /** The files that a prompt and those after it changed; the chat stays. */
-  async takeBack(prompt: number): Promise<void> {
-    await this.back.takeBack(prompt);
+  /** What is left to look at of the last prompt's changes; the chat stays. */
+  async takeBack(): Promise<void> {
+    await this.back.takeBack();
   }
 
   async redo(): Promise<void> {
@@ -53,10 +53,10 @@ export class Restoring {
     await this.back.fork(prompt);
   }
 
-  /** One file, or one of its hunks, to what it was before a prompt. */
+  /** What is left to look at of one file, or one of its hunks, to what it was before a prompt. */
   async revert(change: UndoChange, since: number, hunk?: UndoHunk): Promise<void> {
     const session = this.back.session();
-    const target = { path: change.path, since, ...(hunk === undefined ? {} : { hunks: [change.hunks.indexOf(hunk)], expect: [hunk.id] }) };
+    const target = this.undo.targetOf(change, since, hunk);
     try {
       const { conflicts } = await this.undo.preview(session, target);
       const [conflict] = conflicts;

@@ -16,10 +16,12 @@ export class TypedCommands implements vscode.Disposable {
   }
 
   private async read(execution: vscode.TerminalShellExecution): Promise<void> {
-    let output = "";
+    // What was run before, in another terminal, may still write: it does not come back.
+    const run = { command: execution.commandLine.value, output: "" };
+    this.last = run;
     for await (const chunk of execution.read()) {
-      output = (output + chunk).slice(-KEPT);
-      this.last = { command: execution.commandLine.value, output };
+      run.output = (run.output + chunk).slice(-KEPT).replace(/^[\udc00-\udfff]/u, "");
+      run.command = execution.commandLine.value;
     }
   }
 }

@@ -132,6 +132,9 @@ export class ChangesTree implements vscode.TreeDataProvider<ChangeRow>, vscode.D
   /** From the bar above the chat's input box: what the last prompt changed, or one file of it. */
   async act(act: string, path?: string): Promise<void> {
     const change = this.files("turn").find((each) => each.path === path);
+    if (path !== undefined && change === undefined) {
+      return; // It was kept or taken back a moment ago.
+    }
     const row: ChangeRow = change === undefined ? { type: "part", part: "turn" } : { type: "file", part: "turn", change };
     if (act === "keep") {
       this.keep(row);
@@ -139,8 +142,8 @@ export class ChangesTree implements vscode.TreeDataProvider<ChangeRow>, vscode.D
       await this.open(row);
     } else if (change !== undefined) {
       await this.revert(row);
-    } else if (this.undo.now.last !== undefined) {
-      await this.restoring.takeBack(this.undo.now.last.prompt);
+    } else {
+      await this.restoring.takeBack();
     }
   }
 

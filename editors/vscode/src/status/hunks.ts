@@ -2,6 +2,7 @@ import * as vscode from "vscode";
 import type { Undo } from "../agent/undo.js";
 import { Later } from "../core/later.js";
 import { lineAfter } from "../core/lines.js";
+import { stepFrom } from "../core/steps.js";
 import { linesOfHunk } from "../core/undo.js";
 import type { UndoChange, UndoHunk } from "../core/undoMethods.js";
 import { encoded } from "../editor/notices.js";
@@ -26,8 +27,7 @@ interface Place {
  */
 export class Hunks implements vscode.Disposable {
   private readonly places = new Map<string, Place[]>();
-  private readonly added = tint("diffEditor.insertedLineBackground", "editorOverviewRuler.addedForeground");
-  private readonly removed = tint("diffEditor.removedLineBackground", "editorOverviewRuler.deletedForeground");
+  private tints = tints();
   private readonly drawing = new Later(REFRESH, () => {
     this.draw();
   });
@@ -36,14 +36,17 @@ export class Hunks implements vscode.Disposable {
 
   constructor(private readonly undo: Undo) {
     this.disposables = [
-      this.added,
-      this.removed,
       new vscode.Disposable(
         undo.changed.on(() => {
           this.read();
         }),
       ),
       vscode.window.onDidChangeVisibleTextEditors(this.drawing.soon),
+      vscode.window.onDidChangeActiveColorTheme(() => {
+        this.withoutTints();
+        this.tints = tints();
+        this.drawing.soon();
+      }),
       vscode.workspace.onDidChangeTextDocument(({ document, contentChanges }) => {
         for (const { range, text } of contentChanges) {
           const edit = { startLine: range.start.line, endLine: range.end.line, newBreaks: text.split("\n").length - 1, atLineStart: range.start.character === 0 };
@@ -51,6 +54,9 @@ export class Hunks implements vscode.Disposable {
             place.start = lineAfter(place.start, edit);
             place.end = Math.max(place.start, lineAfter(place.end, edit));
           }
+        }
+        if (contentChanges.length > 0 && !document.isDirty && this.of(document.uri).length > 0) {
+          undo.soon(); // Another program has written the file: the agent knows what is left.
         }
       }),
       vscode.workspace.onDidSaveTextDocument(({ uri }) => {
@@ -63,7 +69,13 @@ export class Hunks implements vscode.Disposable {
 
   dispose(): void {
     this.drawing.dispose();
+    this.withoutTints();
     vscode.Disposable.from(...this.disposables).dispose();
+  }
+
+  private withoutTints(): void {
+    this.tints.added.dispose();
+    this.tints.removed.dispose();
   }
 
   private of({ scheme, fsPath }: vscode.Uri): Place[] {
@@ -76,10 +88,11 @@ export class Hunks implements vscode.Disposable {
     this.places.clear();
     for (const change of this.undo.left) {
       const known = before.get(change.path);
-      // The agent knows the file as it is on the disk.
       const hunks = this.undo.keeps.left(change).hunks;
+      // The agent knows the file as it is on the disk, and as it was when it was asked: since then the places have moved.
+      const moved = known !== undefined && (dirty.has(change.path) || known[0]?.change === change);
       const places = hunks.map((hunk) => ({ change, hunk, start: Math.max(0, hunk.newStart - 1), end: Math.max(0, hunk.newStart - 1) + hunk.newLines }));
-      this.places.set(change.path, dirty.has(change.path) && known !== undefined ? known.filter(({ hunk }) => hunks.some(({ id }) => id === hunk.id)) : places);
+      this.places.set(change.path, moved ? known.filter(({ hunk }) => hunks.some(({ id }) => id === hunk.id)) : places);
     }
     this.drawing.soon();
     const any = this.undo.left.length > 0;
@@ -95,8 +108,8 @@ export class Hunks implements vscode.Disposable {
       const ranges = (some: readonly Place[]): vscode.DecorationOptions[] =>
         some.map((place) => ({ range: new vscode.Range(Math.min(place.start, last), 0, Math.min(Math.max(place.start, place.end - 1), last), 0), hoverMessage: hoverOf(place) }));
       const places = this.of(editor.document.uri);
-      editor.setDecorations(this.added, ranges(places.filter(({ hunk }) => hunk.newLines > 0)));
-      editor.setDecorations(this.removed, ranges(places.filter(({ hunk }) => hunk.newLines === 0)));
+      editor.setDecorations(this.tints.added, ranges(places.filter(({ hunk }) => hunk.newLines > 0)));
+      editor.setDecorations(this.tints.removed, ranges(places.filter(({ hunk }) => hunk.newLines === 0)));
     }
   }
 
@@ -113,29 +126,37 @@ export class Hunks implements vscode.Disposable {
   /** To the next or previous change, also in another file. */
   async step(by: 1 | -1): Promise<void> {
     const editor = vscode.window.activeTextEditor;
-    const here = editor?.document.uri.fsPath ?? "";
-    const line = editor?.selection.active.line ?? 0;
-    const files = [...this.places.keys()];
-    const inFile = (this.places.get(here) ?? []).map(({ start }) => start);
-    const next = by > 0 ? inFile.find((start) => start > line) : inFile.filter((start) => start < line).at(-1);
-    const path = next === undefined ? files.at((files.indexOf(here) + by + files.length) % Math.max(1, files.length)) : here;
-    const target = next ?? (by > 0 ? this.places.get(path ?? "")?.[0] : this.places.get(path ?? "")?.at(-1))?.start;
-    if (path === undefined || target === undefined) {
+    const here = { path: editor?.document.uri.fsPath ?? "", line: editor?.selection.active.line ?? 0 };
+    // A file that was deleted cannot be shown.
+    const there = [...this.places].filter(([, places]) => places.every(({ change }) => change.kind !== "deleted"));
+    const target = stepFrom(new Map(there.map(([path, places]) => [path, places.map(({ start }) => start)])), here, by);
+    if (target === undefined) {
       return;
     }
-    const place = new vscode.Range(target, 0, target, 0);
-    const shown = await vscode.window.showTextDocument(vscode.Uri.file(path), { selection: place });
+    const place = new vscode.Range(target.line, 0, target.line, 0);
+    const shown = await vscode.window.showTextDocument(vscode.Uri.file(target.path), { selection: place });
     shown.revealRange(place, vscode.TextEditorRevealType.InCenterIfOutsideViewport);
   }
 }
 
-function tint(background: string, ruler: string): vscode.TextEditorDecorationType {
-  return vscode.window.createTextEditorDecorationType({
-    isWholeLine: true,
-    backgroundColor: new vscode.ThemeColor(background),
-    overviewRulerColor: new vscode.ThemeColor(ruler),
-    overviewRulerLane: vscode.OverviewRulerLane.Right,
-  });
+interface Tints {
+  readonly added: vscode.TextEditorDecorationType;
+  readonly removed: vscode.TextEditorDecorationType;
+}
+
+/** A theme of high contrast has no colours behind lines: a bar stands before them. */
+function tints(): Tints {
+  const { HighContrast, HighContrastLight } = vscode.ColorThemeKind;
+  const isHigh = [HighContrast, HighContrastLight].includes(vscode.window.activeColorTheme.kind);
+  const tint = (name: "inserted" | "removed", ruler: string): vscode.TextEditorDecorationType =>
+    vscode.window.createTextEditorDecorationType({
+      isWholeLine: true,
+      backgroundColor: new vscode.ThemeColor(`diffEditor.${name}LineBackground`),
+      ...(isHigh ? { borderStyle: "solid", borderWidth: "0 0 0 3px", borderColor: new vscode.ThemeColor(`diffEditor.${name}TextBorder`) } : {}),
+      overviewRulerColor: new vscode.ThemeColor(`editorOverviewRuler.${ruler}Foreground`),
+      overviewRulerLane: vscode.OverviewRulerLane.Right,
+    });
+  return { added: tint("inserted", "added"), removed: tint("removed", "deleted") };
 }
 
 function hoverOf({ change, hunk }: Place): vscode.MarkdownString {

@@ -260,7 +260,11 @@ export function Composer(): JSX.Element {
 /** Pictures, and files by their addresses. */
 function droppedOf(data: DataTransfer | null): { readonly files: readonly File[]; readonly dropped: readonly Attachment[] } {
   const files = [...(data?.files ?? [])].filter(({ type }) => type.startsWith("image/"));
-  const addresses = (data?.getData("text/uri-list") ?? "").split(/\r?\n/u).filter((address) => address.startsWith("file:"));
+  // In a remote window the agent is where the files are.
+  const addresses = (data?.getData("text/uri-list") ?? "")
+    .split(/\r?\n/u)
+    .map((address) => address.replace(/^vscode-remote:\/\/[^/]*/u, "file://"))
+    .filter((address) => address.startsWith("file:"));
   return { files, dropped: files.length > 0 ? [] : addresses.map((uri) => ({ kind: "file", uri, label: labelOfUri(uri) })) };
 }
 

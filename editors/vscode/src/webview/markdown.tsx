@@ -35,6 +35,9 @@ function linkTo(address: string, label: string): string {
   return `<a role="link" tabindex="0" data-href="${escape(href)}" title="${escape(href)}">${label}</a>`;
 }
 
+/** What is drawn is the words of a link, which leads where the agent says. */
+let isInLink = false;
+
 const marked = new Marked({
   gfm: true,
   renderer: {
@@ -42,7 +45,12 @@ const marked = new Marked({
       return block ? `<p class="raw">${escape(text.trimEnd())}</p>` : escape(text);
     },
     link({ href, tokens }: Tokens.Link) {
-      return linkTo(href, this.parser.parseInline(tokens));
+      isInLink = true;
+      try {
+        return linkTo(href, this.parser.parseInline(tokens));
+      } finally {
+        isInLink = false;
+      }
     },
     image({ href, text }: Tokens.Image) {
       return linkTo(href, `<span class="picture">${escape(text === "" ? href : text)}</span>`);
@@ -52,7 +60,7 @@ const marked = new Marked({
     },
     codespan({ text }: Tokens.Codespan) {
       const code = `<code>${escape(text)}</code>`;
-      return new RegExp(`^(?:${PLACE.source})$`, "u").test(text) ? linkTo(text.startsWith("/") ? text : `./${text}`, code) : code; // Else the file would be taken for a scheme.
+      return !isInLink && new RegExp(`^(?:${PLACE.source})$`, "u").test(text) ? linkTo(text.startsWith("/") ? text : `./${text}`, code) : code; // Else the file would be taken for a scheme.
     },
     // Code within a list or a quotation; code that stands by itself is a `Code`.
     code(token: Tokens.Code) {

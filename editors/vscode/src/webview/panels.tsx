@@ -159,7 +159,16 @@ function Figures({ added, removed }: { readonly added: number; readonly removed:
 
 function ChangeButton({ label, title, act }: { readonly label: string; readonly title: string; readonly act: () => void }): JSX.Element {
   return (
-    <button type="button" class="link" title={title} aria-label={title} onClick={act}>
+    <button
+      type="button"
+      class="link"
+      title={title}
+      aria-label={title}
+      onClick={({ detail }) => {
+        // The second click of a double click is not for the file that has moved here.
+        if (detail <= 1) act();
+      }}
+    >
       {label}
     </button>
   );

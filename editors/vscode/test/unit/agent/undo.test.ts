@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Session } from "../../../src/agent/session.js";
+import { GoingBack } from "../../../src/agent/goingBack.js";
 import { Undo } from "../../../src/agent/undo.js";
 import type { Rig } from "./kit.js";
 import { rig, until } from "./kit.js";
@@ -119,5 +120,52 @@ describe("undo", () => {
     expect(fork.id).toBe(`fork-of-${rigged.session.id}-to-2`);
     expect(rigged.host.session(rigged.session.id)).toBe(rigged.session);
     expect(rigged.wire.find(({ message }) => message.method === "session/fork")?.message.params).toMatchObject({ cwd: rigged.folder, mcpServers: [] });
+  });
+
+  it("offers to redo in the session in which something was taken back, whichever is shown", async () => {
+    const { undo, session, host } = await begun();
+    await host.newSession();
+    await undo.run(session, { to: 2, what: "files" });
+    expect(undo.facts.redo).toBe(false);
+    host.look(session.id);
+    await undo.look();
+    expect(undo.facts.redo).toBe(true);
+  });
+
+  it("takes nothing back that the user keeps", async () => {
+    const { undo, session, ...rigged } = await begun();
+    undo.reviews = true;
+    await undo.look();
+    expect(undo.targets).toEqual([{ to: 2, what: "files" }]);
+    const hunks = ["a", "b", "c"].map((id, index) => ({ id, oldStart: index, oldLines: 0, newStart: index + 1, newLines: 1 }));
+    const [change] = undo.now.turn.changes;
+    if (change === undefined) throw new Error("nothing was changed");
+    const [file, other] = ["/w/a.txt", "/w/b.txt"].map((path) => ({ ...change, path, oldText: "", newText: "1\n2\n3\n", added: 3, hunks }));
+    if (file === undefined || other === undefined) throw new Error("no files");
+    Object.assign(undo.now.turn, { changes: [file, other] });
+    undo.keeps.keep(file, hunks[1]);
+    undo.keeps.keep(other);
+    expect(undo.targetOf(file, 2, hunks[0])).toEqual({ path: "/w/a.txt", since: 2, hunks: [0], expect: ["a"] });
+    const what = { path: "/w/a.txt", since: 2, hunks: [0, 2], expect: ["a", "c"] };
+    expect(undo.targets).toEqual([what]);
+
+    const asked: string[] = [];
+    const back = new GoingBack(rigged.host, undo, {
+      pickWhat: () => Promise.resolve(undefined),
+      confirm: ({ changes }, verb, title) => {
+        asked.push(`${verb}: ${title} (${String(changes.length)})`);
+        return Promise.resolve(false);
+      },
+      tell: ({ words }) => {
+        asked.push(words);
+      },
+      compose: () => undefined,
+    });
+    await back.takeBack();
+    expect(asked).toEqual(["Undo: Undo what “Two” changed (1)", "Took back 2."]);
+    expect(rigged.wire.filter(({ message }) => message.method === "_session/undo").map(({ message }) => message.params)).toEqual([
+      { sessionId: session.id, dryRun: true, ...what },
+      { sessionId: session.id, ...what },
+    ]);
   });
 });

@@ -40,9 +40,14 @@ describe("what a question is about", () => {
 
   it("is all of a change", () => {
     const content: ToolCallContent[] = [{ type: "diff", path: "/w/a.py", oldText: "one\n", newText: "two\n" }, text(WHY)];
-    const about = aboutOf(record({ title: "Edit a.py", rawInput: { path: "a.py" }, content }), { asked: {} });
+    const about = aboutOf(record({ title: "Edit a.py", rawInput: { path: "a.py" }, content }), { asked: {} }, "/w");
     expect(about).toMatchObject({ text: "", diffs: [{ label: "a.py", path: "/w/a.py", lines: ["-one", "+two"] }] });
     expect(about.why).toHaveLength(2);
+  });
+
+  it("names a file outside of the folder by its whole path, with all characters of it", () => {
+    const labels = ["/w/b/a.py", "/home/me/a.py", "/w/../home/a.py", "/w/a\u202eyp.exe"].map((path) => aboutOf(record({ title: "Edit", content: [{ type: "diff", path, newText: "x" }] }), undefined, "/w").diffs[0]?.label);
+    expect(labels).toEqual(["b/a.py", "/home/me/a.py", "/w/../home/a.py", "a\\u202eyp.exe"]);
   });
 
   it("is everything that another agent says, and the input of a call that says nothing else", () => {

@@ -90,7 +90,7 @@ describe("hunks", () => {
     const [first, second] = change.hunks;
     if (first === undefined || second === undefined) throw new Error("no hunks");
     kept.keep(change, first);
-    expect(kept.left(change)).toEqual({ hunks: [second], any: true });
+    expect(kept.left(change)).toEqual({ hunks: [second], any: true, added: 1, removed: 0 });
     kept.keep(change);
     expect(kept.left(edited("above\n")).any).toBe(false);
     expect(kept.left({ ...change, newText: "a\nBB\nc\nd" }).hunks).toEqual([first]);

@@ -193,13 +193,16 @@ test("files that are dropped are attached, each once", () => {
   const view = new TestView();
   const drop = (): void => {
     const event = new Event("drop", { bubbles: true, cancelable: true });
-    const getData = (): string => "file:///w/a%20b.py\r\nhttps://example.com/x";
+    const getData = (): string => "file:///w/a%20b.py\r\nvscode-remote://ssh-remote%2Bbox/w/c.py\r\nhttps://example.com/x";
     Object.assign(event, { dataTransfer: { files: [], getData } });
     view.do(() => view.one("form.composer").dispatchEvent(event));
   };
   drop();
   drop();
-  expect(view.all(".composer .chip .label").map(({ textContent }) => textContent)).toEqual(["a b.py"]);
+  expect(view.all(".composer .chip .label").map(({ textContent }) => textContent)).toEqual(["a b.py", "c.py"]);
+  view.type("Look");
+  view.key("Enter");
+  expect(view.sent("send")[0]?.attachments.map((one) => ("uri" in one ? one.uri : ""))).toEqual(["file:///w/a%20b.py", "file:///w/c.py"]);
 });
 
 test("a choice that the agent does not follow goes back to what holds", () => {

@@ -41,6 +41,11 @@ test("a file and its line are a link in code and in answers, and nothing else is
   expect(view.sent("openLink").map(({ href }) => href)).toEqual(["./a.py:7", "tests/t.py:3"]);
 });
 
+test("a link leads where it says, also where its words name a file and its line", () => {
+  const { element } = shown("See [`a.py:7`](src/pkg/a.py#L7), then `b.py:1`.");
+  expect([...element.querySelectorAll("[data-href]")].map((link) => [link.getAttribute("data-href"), link.textContent])).toEqual([["src/pkg/a.py#L7", "a.py:7"], ["./b.py:1", "b.py:1"]]);
+});
+
 test("code is put at the cursor, or applied by the agent", () => {
   const view = new TestView({ items: [{ id: "1", type: "agent", text: "```python\nx = 1\n```\n\nDone." }] });
   view.click(view.button("Insert the code at the cursor"));
