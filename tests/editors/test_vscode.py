@@ -230,6 +230,8 @@ async def test_two_hundred_calls_in_one_turn_all_end_and_the_editor_still_answer
         await window.eventually(chat.answers, lambda texts: texts == ["All read."])
         await is_idle(window)
         assert sum(message["role"] == "tool" for message in model.requests[1].body["messages"]) == 200
+        for fold in await chat.frame.locator(".group > .fold").all():  # A row of reads is one line.
+            await fold.click()
         cards = await window.eventually(chat.cards, lambda cards: len(cards) == 200)
         assert {card.status for card in cards} == {"completed"}
         assert [card.title for card in cards] == [
