@@ -78,9 +78,7 @@ class _Sorted:
         )
 
 
-@lru_cache(maxsize=256)
-def _sorted(patterns: tuple[str, ...]) -> _Sorted:
-    return _Sorted(patterns)
+_sorted = lru_cache(maxsize=256)(_Sorted)
 
 
 class PathGlobs:

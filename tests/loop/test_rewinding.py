@@ -120,3 +120,12 @@ def test_the_log_before_a_prompt() -> None:
     assert rewinding.before([*answered(1), *answered(2)], 2) == answered(1)
     with pytest.raises(rewinding.RewindError, match="no prompt 7"):
         rewinding.before(answered(1), 7)
+
+
+def test_the_log_without_the_prompt_that_runs_is_what_is_left_also_if_that_cut_itself_off() -> None:
+    done = [*answered(1), *answered(2)]
+    assert rewinding.finished_before([*done, *turn(3)], 3) == done == rewinding.finished_before(done, 0)
+    undoing = [*done, *turn(3, command=True), rewind(2)]
+    assert rewinding.finished_before(undoing, 3) == [*answered(1), rewind(2)]
+    with pytest.raises(rewinding.RewindError):
+        rewinding.before(undoing, 3)

@@ -18,7 +18,7 @@ from acp_agent.errors import InvalidParams, StoreError, WorktreeError
 from acp_agent.llm.base import AssistantMessage, UserMessage
 from acp_agent.loop.memory.history import decode_message
 from acp_agent.loop.memory.replay import at_cursor
-from acp_agent.loop.memory.rewinding import RewindError, TurnMark, before, is_number, kept
+from acp_agent.loop.memory.rewinding import RewindError, TurnMark, before, finished_before, is_number, kept
 from acp_agent.safety.folders.paths import real_path
 from acp_agent.store.base import LogEntry, SessionRecord, read_stored
 from acp_agent.store.session_store import SessionStore
@@ -132,15 +132,14 @@ async def fork_command(
 async def finished(session: SessionState) -> list[LogEntry]:
     """The log of an open session up to the end of its last finished turn."""
     await session.outbox.flushed()
-    entries = await session.stored()
-    return before(entries, session.queue.prompt) if session.queue.prompt else kept(entries)
+    return finished_before(await session.stored(), session.queue.prompt)
 
 
 def wished(entries: list[LogEntry], request: acp.ForkSessionRequest, *, running: int) -> list[LogEntry]:
     """The part of the log that a `session/fork` names: what is before a cursor or a prompt, what is up to a message, or
     all. Of the prompt that is `running` there is nothing in it. Raises InvalidParams."""
     own, air = (request.meta or {}).get("fork"), (request.meta or {}).get("jetbrains")
-    finished = before(entries, running) if running else entries
+    finished = finished_before(entries, running)
     try:
         if request.cursor_id is not None:
             return at_cursor(entries, request.cursor_id)

@@ -76,6 +76,12 @@ def before(entries: Iterable[LogEntry], prompt: int) -> list[LogEntry]:
     return reader.left[:at]
 
 
+def finished_before(entries: Iterable[LogEntry], running: int) -> list[LogEntry]:
+    """What is left of the log without the prompt that runs (0: none does). An undo may have cut off its own mark."""
+    reader = _Reader(entries)
+    return reader.left[: reader.starts.get(running)]
+
+
 def asks_model(entry: LogEntry) -> bool:
     """Whether what follows this mark may be said by the model: not after a command, nor after a cut."""
     return entry.kind == "turn" and not read_stored(entry.payload, type=TurnMark).command
