@@ -254,7 +254,8 @@ async def test_what_is_sent_before_the_agent_has_started_and_added_while_the_cha
 async def test_a_thousand_tool_calls_at_once_end_with_all_views_at_rest(code, tmp_path):
     count = 1000
     text = "".join(f"line {number}\n" for number in range(1, count + 1))
-    async with attacked(code, tmp_path, files={"a.txt": text.encode()}) as (window, chat, agent):
+    shown = {"acpCoder.inlineStatus.codeLens": True}
+    async with attacked(code, tmp_path, files={"a.txt": text.encode()}, **shown) as (window, chat, agent):
         file = tmp_path / "project" / "a.txt"
         await window.open_file(file)
         turn = await begun(chat, agent)
