@@ -163,8 +163,8 @@ async def places_in_words(
         f"{ctx.roots.display(place.path)}:{place.line}:{place.column}" + (f": {place.text}" if place.text else "")
         for place in places
     ]
-    if len(found) > MAX_NEW_ERRORS:
-        lines.append(f"[{len(found) - MAX_NEW_ERRORS} more are not shown]")
+    if len(found) > most:
+        lines.append(f"[{len(found) - most} more are not shown]")
     return lines, tuple(dict.fromkeys(Location(place.path, place.line) for place in places))
 
 
