@@ -4,6 +4,7 @@ import type { JSX } from "preact";
 import type { ToolCard } from "../core/messages";
 import { plural } from "../core/words";
 import { useOpen, useTools, useView } from "./context";
+import { FoldButton } from "./folds";
 import { Icon, Spinner } from "./icons";
 import type { Store } from "./store";
 import { Tool } from "./tool";
@@ -40,21 +41,14 @@ export const Group = memo(({ ids }: { readonly ids: readonly string[] }): JSX.El
   const failed = cards.filter(({ status }) => status === "failed").length;
   return (
     <div class="item from-tool group" data-item={ids[0]} data-group={calls.join(" ")}>
-      <button
-        type="button"
-        class="fold"
-        aria-expanded={open}
-        onClick={() => {
-          setOpen(!open);
-        }}
-      >
+      <FoldButton open={open} setOpen={setOpen}>
         {runs ? <Spinner /> : <Icon name="search" />}
         <span>
           {runs ? "Exploring" : "Explored"} {wordsOf(cards)}
         </span>
         {failed > 0 && <span class="exit failed">{failed} failed</span>}
         <Icon name="chevron" class="chevron" />
-      </button>
+      </FoldButton>
       {open && calls.map((id) => <Tool key={id} id={id} />)}
     </div>
   );

@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import type { PlanEntry, Problem, StartFacts } from "../core/messages";
 import { plural } from "../core/words";
 import { useFact, useOpen, useView } from "./context";
+import { Fold, FoldButton } from "./folds";
 import { Icon, IconButton, Spinner } from "./icons";
 import { Markdown } from "./markdown";
 
@@ -114,18 +115,11 @@ export function Changes(): JSX.Element | null {
   return (
     <section class="panel changed" aria-label="Changes of the last prompt">
       <div class="row">
-        <button
-          type="button"
-          class="fold"
-          aria-expanded={open}
-          onClick={() => {
-            setOpen(!open);
-          }}
-        >
+        <FoldButton open={open} setOpen={setOpen}>
           <Icon name="chevron" class="chevron" />
           <span>{plural(changes.length, "file")}</span>
           <Figures {...sum} />
-        </button>
+        </FoldButton>
         <ChangeButton label="Review" title="Show all changes in the diff editor" act={act("review")} />
         <ChangeButton label="Keep" title="Keep all changes" act={act("keep")} />
         <ChangeButton label="Undo" title="Take all changes back, after a preview" act={act("undo")} />
@@ -202,7 +196,6 @@ export function ProblemBanner(): JSX.Element | null {
   const problem = useFact("problem");
   const start = useFact("start");
   const { status } = useFact("agent");
-  const [open, setOpen] = useOpen("problem:details", false);
   if (!problem) return null;
   const more = (
     <>
@@ -217,19 +210,9 @@ export function ProblemBanner(): JSX.Element | null {
         <strong>{start ? "Choose a provider" : problem.title}</strong>
         {start && <Start start={start} />}
         {start ? (
-          <details
-            class="fold"
-            open={open}
-            onToggle={(event) => {
-              if (event.currentTarget.open !== open) setOpen(event.currentTarget.open);
-            }}
-          >
-            <summary>
-              <Icon name="chevron" class="chevron" />
-              Details
-            </summary>
-            {open && more}
-          </details>
+          <Fold name="Details" foldKey="problem:details" byDefault={false}>
+            {() => more}
+          </Fold>
         ) : (
           more
         )}

@@ -10,6 +10,7 @@ import type { ComponentChildren, JSX } from "preact";
 import type { ToolCard, ToolContent, ToolStatus } from "../core/messages";
 import { DiffLines } from "./diff";
 import { useFact, useOpen, useTool, useView } from "./context";
+import { Fold, FoldButton } from "./folds";
 import { Icon, Spinner } from "./icons";
 import { Picture } from "./picture";
 import { followLink, Markdown, withPlaces } from "./markdown";
@@ -301,33 +302,6 @@ function Output({ card, command, children }: OutputProps): JSX.Element {
   );
 }
 
-interface FoldProps {
-  readonly name: string;
-  readonly foldKey: string;
-  readonly byDefault: boolean;
-  /** Called only when it is open. */
-  readonly children: () => JSX.Element;
-}
-
-function Fold({ name, foldKey, byDefault, children }: FoldProps): JSX.Element {
-  const [open, setOpen] = useOpen(foldKey, byDefault);
-  return (
-    <details
-      class="fold"
-      open={open}
-      onToggle={(event) => {
-        if (event.currentTarget.open !== open) setOpen(event.currentTarget.open);
-      }}
-    >
-      <summary>
-        <Icon name="chevron" class="chevron" />
-        {name}
-      </summary>
-      {open && children()}
-    </details>
-  );
-}
-
 /** The calls that a sub-agent made, below the call that started it. */
 function Children({ card }: { readonly card: ToolCard }): JSX.Element | null {
   const { store } = useView();
@@ -337,17 +311,10 @@ function Children({ card }: { readonly card: ToolCard }): JSX.Element | null {
   if (ids.length === 0) return null;
   return (
     <div class="children">
-      <button
-        type="button"
-        class="fold"
-        aria-expanded={open}
-        onClick={() => {
-          setOpen(!open);
-        }}
-      >
+      <FoldButton open={open} setOpen={setOpen}>
         <Icon name="chevron" class="chevron" />
         {ids.length === 1 ? "1 call" : `${ids.length} calls`} of the sub-agent
-      </button>
+      </FoldButton>
       {open && ids.map((id) => <Tool key={id} id={id} />)}
     </div>
   );
