@@ -15,6 +15,8 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
+from acp_agent import __version__
+
 ROOT = Path(__file__).parents[1]
 REPOSITORY = "owner/acp-coder"
 SYSTEM = "Linux"
@@ -28,15 +30,13 @@ def say(words: str) -> None:
 
 
 def main(out: Path) -> int:
-    found = re.search(r'__version__ = "(.+)"', (ROOT / "acp_agent" / "__init__.py").read_text(encoding="utf-8"))
-    assert found is not None
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8"))["jobs"]
     with tempfile.TemporaryDirectory() as name:
         (programs := Path(name, "bin")).mkdir()
         (programs / "gh").write_text(GH)
         (programs / "gh").chmod(0o755)
         environ = {
-            **os.environ, "GITHUB_REF_NAME": f"v{found[1]}", "GITHUB_REPOSITORY": REPOSITORY,
+            **os.environ, "GITHUB_REF_NAME": f"v{__version__}", "GITHUB_REPOSITORY": REPOSITORY,
             "PATH": f"{programs}:{os.environ['PATH']}",
         }  # fmt: skip
         artifacts = Path(name, "artifacts")

@@ -8,6 +8,7 @@ sent).
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
 import msgspec
@@ -724,6 +725,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The provider `name`; `default` always exists."""
         found = self.providers.get(name)
         return ProviderConfig() if found is None and name == "default" else found
+
+    def price(self, model: str) -> PriceConfig | None:
+        """The first of the user's prices that is of `provider/model`."""
+        return next((price for price in self.agent.prices if fnmatchcase(model, price.model)), None)
 
     def no_provider(self, name: str) -> str:
         """The words for a provider that is not configured."""

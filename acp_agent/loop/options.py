@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from acp_agent.config.place_settings import LOCAL
@@ -36,7 +35,7 @@ def fast_factor(settings: Settings, model: str) -> float:
     found = settings.provider(model.partition("/")[0])
     if not settings.protocol.unstable or found is None:
         return 0.0
-    priced = next((price for price in settings.agent.prices if fnmatchcase(model, price.model)), None)
+    priced = settings.price(model)
     may = WIRE_APIS[found.api or choose_api(found.base_url)].fast
     return (priced.fast or 0.0) if may and priced is not None else 0.0
 

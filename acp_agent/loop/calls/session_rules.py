@@ -65,9 +65,7 @@ def _forbidden(texts: Sequence[str], roots: Roots, home: Path | None) -> dict[Pa
         path = home / text[2:] if text.startswith("~/") and home is not None else Path(text)
         if path.is_absolute():
             found |= {
-                each: None
-                for each in dict.fromkeys((path, disk.real_path(path)))
-                if roots.contains(each) or top in each.parents
+                each: None for each in (path, disk.real_path(path)) if roots.contains(each) or top in each.parents
             }
     return {path: None for path in found if not roots.holds_root(path)}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from fnmatch import fnmatchcase
 
 import anyio
 import anyio.to_thread
@@ -153,9 +152,8 @@ class Spending:
         url = model.settings.base_url
         if usage.cost is not None and host_of(url) == CHARGING:
             return usage.cost
-        for price in self._session.config.settings.agent.prices:
-            if fnmatchcase(model.name, price.model):
-                return own_cost(price, usage) * factor
+        if (price := self._session.config.settings.price(model.name)) is not None:
+            return own_cost(price, usage) * factor
         api = model.settings.api
         if (api and WIRE_APIS[api].free) or not (needs_key(url) or _is_proxy(model)):
             return 0.0
