@@ -345,9 +345,7 @@ class Agent:
         it with; none: its own one."""
         cwd, more = self._opening.folders(request.cwd, request.additional_directories)
         config = self._opening.config(cwd)
-        record = self._opening.store(config).get(request.session_id)
-        if record is None:
-            raise ResourceNotFound(f"Session {request.session_id!r} does not exist")
+        record = self._opening.stored(config, request.session_id)
         if (request.meta or {}).get("login") != "later":
             self._opening.login.need(config)
         return record, (cwd, more), config, self._opening.client_prompt(request, config)

@@ -157,6 +157,13 @@ class Opening:
         self.store(config).create(new.record)
         return new
 
+    def stored(self, config: Config, session_id: str) -> SessionRecord:
+        """Raises ResourceNotFound, for what the client may not see as well."""
+        record = self.store(config).get(session_id)
+        if record is None or not self.may_see(record):
+            raise ResourceNotFound(f"Session {session_id!r} does not exist", {"sessionId": session_id})
+        return record
+
     def options(self, request: acp.SessionOptionsRequest, *, booleans: bool) -> acp.SessionOptionsResponse:
         """With which a session would be opened. Raises RpcError, ConfigError, StoreError."""
         cwd, _ = self.folders(request.cwd, request.additional_directories or ())
@@ -164,9 +171,8 @@ class Opening:
         models, record = known_models(config), None
         if request.session_id is None:
             record = blank(cwd, config, models)
-        elif (record := self.store(config).get(request.session_id)) is None or not self.may_see(record):
-            about = {"sessionId": request.session_id}
-            raise ResourceNotFound(f"Session {request.session_id!r} does not exist", about)
+        else:
+            record = self.stored(config, request.session_id)
         return acp.SessionOptionsResponse(
             **choices_of(record, chosen(config, record, self.environ), models, booleans=booleans)
         )

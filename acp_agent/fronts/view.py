@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import shlex
 import sys
 import time
@@ -12,8 +13,9 @@ from typing import Any, Protocol, TextIO
 
 import anyio
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, field
 
+from acp_agent.lazy import pattern
 from acp_agent.legible import legible, not_verbatim
 from acp_agent.loop.options import AUTO_MODEL
 from acp_agent.output.sanitize import sanitize_output
@@ -36,6 +38,10 @@ STALL_SECONDS = 2.0
 """A line of text that does not go on for so long is ended, and the spinner is shown below it."""
 CHARS_PER_TOKEN = 4
 """Estimates the tokens of text that the model has not reported yet."""
+
+REFUSED = "confirmation_required"
+"""Category of a call that the user did not allow: the text is for the model."""
+FENCED = pattern(r"^```[^\n]*\n(.*?)\n?```$", re.DOTALL)
 
 DIM, RED, GREEN, CYAN, BOLD, RESET = "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[1m", "\x1b[0m"
 CLEAR_BELOW = "\x1b[J"
@@ -102,17 +108,62 @@ class View(Protocol):
         ...
 
 
-class _Tool(Struct):
-    """A tool call as last reported."""
+class ShownCall(Struct):
+    """A call as last reported."""
 
+    id: str
     title: str
-    started: float
-    """When it began to run, by the monotonic clock; until then, when it was announced."""
-    content: list[Any]
-    raw_output: Any = None
+    kind: str = "other"
+    parent: str = ""
+    """The call of the sub-agent that makes it."""
     status: str = "pending"
-    refused: bool = False
-    """Whether it was not allowed: its text is for the model."""
+    started: float = field(default_factory=time.monotonic)
+    content: list[Any] = field(default_factory=list)
+    raw_input: Any = None
+    raw_output: Any = None
+    category: str = ""
+    """Why it failed."""
+    asked: bool = False
+    """Whether the question that it asks was shown with its answer."""
+
+    def take(self, update: acp.ToolCall | acp.ToolCallProgress) -> None:
+        if isinstance(update.title, str):
+            self.title = legible(update.title)
+        if isinstance(update.kind, str):
+            self.kind = update.kind
+        if isinstance(update.content, list):
+            self.content = update.content
+        if update.raw_input is not UNSET:
+            self.raw_input = update.raw_input
+        if update.raw_output is not UNSET:
+            self.raw_output = update.raw_output
+        if isinstance(update.status, str):
+            if self.status == "pending":  # It begins now, or ends without having run.
+                self.started = time.monotonic()
+            self.status = update.status
+        if isinstance(update.meta, dict) and isinstance(claude := update.meta.get("claudeCode"), dict):
+            self.parent = str(claude.get("parentToolUseId") or self.parent)
+        if isinstance(update.meta, dict) and isinstance(error := update.meta.get("toolError"), dict):
+            self.category = str(error.get("category", ""))
+
+    @property
+    def text(self) -> str:
+        """What it has put out."""
+        texts = [
+            item.content.text
+            for item in self.content
+            if isinstance(item, acp.Content) and isinstance(item.content, acp.TextContent)
+        ]
+        if self.kind == "execute" and isinstance(self.raw_output, dict):
+            streams = [self.raw_output.get(name) for name in ("stdout", "stderr")]
+            texts = [each for each in streams if isinstance(each, str)] or texts
+        text = "\n".join(texts).strip("\n")
+        found = FENCED.match(text)
+        return legible(sanitize_output(found[1] if found else text)).rstrip()
+
+    @property
+    def diffs(self) -> list[acp.Diff]:
+        return [item for item in self.content if isinstance(item, acp.Diff)]
 
 
 class JsonView:
@@ -151,7 +202,7 @@ class PlainView:
     def __init__(self, out: Out, *, colour: bool = False) -> None:
         self._out = out
         self._colour = colour
-        self._tools: dict[str, _Tool] = {}
+        self._tools: dict[str, ShownCall] = {}
         self._asked: list[acp.Diff] = []
         """The changes that questions have shown."""
         self._asked_at = 0.0
@@ -167,9 +218,8 @@ class PlainView:
             case acp.AgentThoughtChunk(content=acp.TextContent(text=text)):
                 self._say(self._paint(DIM, legible(text)), "thought")
             case acp.ToolCall():
-                content = [] if update.content is UNSET else update.content
-                tool = _Tool(legible(update.title), time.monotonic(), list(content))
-                self._tools[update.tool_call_id] = tool
+                self._tools[update.tool_call_id] = tool = ShownCall(update.tool_call_id, "")
+                tool.take(update)
                 self._began(tool)
             case acp.ToolCallProgress():
                 self._progress(update)
@@ -218,34 +268,23 @@ class PlainView:
         tool = self._tools.get(update.tool_call_id)
         if tool is None:
             return
-        if isinstance(update.title, str):
-            tool.title = legible(update.title)
-        if update.content is not UNSET and update.content is not None:
-            tool.content = list(update.content)
-        if update.raw_output is not UNSET:
-            tool.raw_output = update.raw_output
-        error = update.meta.get("toolError") if isinstance(update.meta, dict) else None
-        tool.refused = isinstance(error, dict) and error.get("category") == "confirmation_required"
-        if isinstance(update.status, str):
-            if tool.status == "pending":  # It begins now, or ends without having run.
-                tool.started = time.monotonic()
-            tool.status = update.status
-            if update.status in ("completed", "failed"):
-                del self._tools[update.tool_call_id]
-                self._ended(tool)
+        tool.take(update)
+        if tool.status in ("completed", "failed"):
+            del self._tools[update.tool_call_id]
+            self._ended(tool)
 
-    def _began(self, tool: _Tool) -> None:
+    def _began(self, tool: ShownCall) -> None:
         self._lines([f"* {tool.title}"])
 
-    def _ended(self, tool: _Tool) -> None:
+    def _ended(self, tool: ShownCall) -> None:
         ok = tool.status == "completed"
         mark = self._paint(GREEN, "+ done") if ok else self._paint(RED, "- failed")
         seconds = time.monotonic() - tool.started
         which = f": {tool.title}" if self._tools else ""  # Others are still running: say which one this is.
         self._lines([*self._details(tool), f"  {mark} ({seconds:.1f} s){which}"])
 
-    def _details(self, tool: _Tool) -> Iterator[str]:
-        for item in () if tool.refused else tool.content:
+    def _details(self, tool: ShownCall) -> Iterator[str]:
+        for item in () if tool.category == REFUSED else tool.content:
             match item:
                 case acp.Diff():
                     if item not in self._asked:
@@ -429,11 +468,11 @@ class TerminalView(PlainView):
 
     # --- the spinner ------------------------------------------------------------------------------------------
 
-    def _began(self, tool: _Tool) -> None:
+    def _began(self, tool: ShownCall) -> None:
         self._lines([])
         self._draw(FRAMES[0])
 
-    def _ended(self, tool: _Tool) -> None:
+    def _ended(self, tool: ShownCall) -> None:
         ok = tool.status == "completed"
         mark = self._paint(GREEN, "✓") if ok else self._paint(RED, "✗")
         self._since = time.monotonic()
@@ -461,7 +500,7 @@ class TerminalView(PlainView):
         self._out.flush()
         self._drawn = len(lines)
 
-    def _live(self, tool: _Tool) -> str:
+    def _live(self, tool: ShownCall) -> str:
         """The end of what a running call has put out."""
         text = ""
         for item in tool.content:

@@ -65,18 +65,14 @@ class ScheduleAdd(Tool[ScheduleAddParams]):
         )
 
 
-class ScheduleListParams(Params):
-    pass
-
-
-class ScheduleList(HarmlessTool[ScheduleListParams]):
+class ScheduleList(HarmlessTool[Params]):
     name = "schedule_list"
     title = "List the schedules of this project"
     aliases = ("cron_list",)
     kind = "other"
     reads_only = True
 
-    async def run(self, params: ScheduleListParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+    async def run(self, params: Params, ctx: ToolContext, preview: Preview) -> ToolResult:
         store = ctx.scheduler.store
         lines = [
             f"- {item.id} `{item.timing}`, next {when(item.next_run)}, "

@@ -151,18 +151,14 @@ class SwitchMode(Tool[SwitchModeParams]):
         return ToolResult(f"{told}things. Begin.", content=preview.content)
 
 
-class TimeParams(Params):
-    pass
-
-
-class Time(HarmlessTool[TimeParams]):
+class Time(HarmlessTool[Params]):
     name = "time"
     title = "Look at the clock"
     aliases = ("get_time", "current_time")
     kind = "other"
     reads_only = True
 
-    async def run(self, params: TimeParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+    async def run(self, params: Params, ctx: ToolContext, preview: Preview) -> ToolResult:
         millis = time.time_ns() // 1_000_000
         now = datetime.fromtimestamp(millis / 1000, UTC)
         local = now.astimezone()

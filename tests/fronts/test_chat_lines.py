@@ -6,12 +6,13 @@ import anyio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.fronts.terminal.call_lines import CallLines, ShownCall
+from acp_agent.fronts.terminal.call_lines import CallLines
 from acp_agent.fronts.terminal.chat_commands import help_text
 from acp_agent.fronts.terminal.chat_program import GatheringTransport
 from acp_agent.fronts.terminal.live_screen import _around
 from acp_agent.fronts.terminal.markdown_stream import STEP, UNFINISHED, MarkdownStream
 from acp_agent.fronts.terminal.screens import COLOUR, DIM, RESET, CommandRow, TerminalStyle, joined
+from acp_agent.fronts.view import ShownCall
 from acp_agent.protocol.transports import FdTransport
 from tests.tables import table
 

@@ -415,8 +415,6 @@ class RemoteAgent(Agent):
         self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest | acp.ForkSessionRequest
     ) -> tuple[SessionRecord, tuple[str, tuple[str, ...]], Config, ClientPrompt | None]:
         found = super()._stored(request)
-        if not self._opening.may_see(found[0]):
-            raise ResourceNotFound(f"Session {request.session_id!r} does not exist")
         if (found[3] is not None or request.config_options) and self._identity.scope != "prompt":
             raise NotAllowed("This token may not give a session a system prompt, or options")
         return found

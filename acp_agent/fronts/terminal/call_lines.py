@@ -7,14 +7,12 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-from msgspec import UNSET, Struct, field
+from msgspec import Struct
 
 from acp_agent.fronts.terminal.screens import BOLD, CYAN, DIM, GREEN, RED, TerminalStyle
-from acp_agent.fronts.view import command_of
+from acp_agent.fronts.view import REFUSED, ShownCall, command_of
 from acp_agent.legible import legible
-from acp_agent.output.sanitize import sanitize_output
 from acp_agent.schema import acp
 
 DIFF_SHOWN = 24
@@ -24,67 +22,6 @@ FAILED_SHOWN = 8
 DONE = {"Edit": "Edited", "Write": "Wrote", "Patch": "Patched", "Delete": "Deleted", "Move": "Moved", "Copy": "Copied",
         "List": "Listed", "Search": "Searched"}  # fmt: skip
 """First word of a title -> that of a call that is done."""
-REFUSED = "confirmation_required"
-"""Category of a call that the user did not allow: the text is for the model."""
-FENCED = re.compile(r"^```[^\n]*\n(.*?)\n?```$", re.DOTALL)
-
-
-class ShownCall(Struct):
-    """A call as last reported."""
-
-    id: str
-    title: str
-    kind: str = "other"
-    parent: str = ""
-    """The call of the sub-agent that makes it."""
-    status: str = "pending"
-    started: float = field(default_factory=time.monotonic)
-    content: list[Any] = field(default_factory=list)
-    raw_input: Any = None
-    raw_output: Any = None
-    category: str = ""
-    """Why it failed."""
-    asked: bool = False
-    """Whether the question that it asks was shown with its answer."""
-
-    def take(self, update: acp.ToolCall | acp.ToolCallProgress) -> None:
-        if isinstance(update.title, str):
-            self.title = legible(update.title)
-        if isinstance(update.kind, str):
-            self.kind = update.kind
-        if isinstance(update.content, list):
-            self.content = update.content
-        if update.raw_input is not UNSET:
-            self.raw_input = update.raw_input
-        if update.raw_output is not UNSET:
-            self.raw_output = update.raw_output
-        if isinstance(update.status, str):
-            if self.status == "pending" and update.status == "in_progress":
-                self.started = time.monotonic()
-            self.status = update.status
-        if isinstance(update.meta, dict) and isinstance(claude := update.meta.get("claudeCode"), dict):
-            self.parent = str(claude.get("parentToolUseId") or self.parent)
-        if isinstance(update.meta, dict) and isinstance(error := update.meta.get("toolError"), dict):
-            self.category = str(error.get("category", ""))
-
-    @property
-    def text(self) -> str:
-        """What it has put out."""
-        texts = [
-            item.content.text
-            for item in self.content
-            if isinstance(item, acp.Content) and isinstance(item.content, acp.TextContent)
-        ]
-        if self.kind == "execute" and isinstance(self.raw_output, dict):
-            streams = [self.raw_output.get(name) for name in ("stdout", "stderr")]
-            texts = [each for each in streams if isinstance(each, str)] or texts
-        text = "\n".join(texts).strip("\n")
-        found = FENCED.match(text)
-        return legible(sanitize_output(found[1] if found else text)).rstrip()
-
-    @property
-    def diffs(self) -> list[acp.Diff]:
-        return [item for item in self.content if isinstance(item, acp.Diff)]
 
 
 class CallLines(Struct, frozen=True):

@@ -6,10 +6,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from acp_agent.fronts.terminal.call_lines import CallLines, ShownCall, counts, shown_path
+from acp_agent.fronts.terminal.call_lines import CallLines, counts, shown_path
 from acp_agent.fronts.terminal.chat_commands import merged
 from acp_agent.fronts.terminal.markdown_stream import MarkdownStream
 from acp_agent.fronts.terminal.screens import CYAN, DIM, GREEN, RED, YELLOW, ChatScreen, CommandRow, joined
+from acp_agent.fronts.view import ShownCall
 from acp_agent.legible import legible
 from acp_agent.llm.base import RETRYING
 from acp_agent.schema import acp

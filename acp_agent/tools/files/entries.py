@@ -167,14 +167,14 @@ class Transfer(Tool[TransferParams]):
     async def run(self, params: TransferParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         source, destination, judged = preview.state
         await check_transfer(params, source, destination, ctx)
-        tally = await self.transfer(source, destination, params.overwrite, judged, ctx)
+        moves, most = self.kind == "move", ctx.config.files.max_tree_entries
+        act = ctx.files.move if moves else ctx.files.copy
+        try:
+            tally = await act(source, destination, overwrite=params.overwrite, max_entries=most, judged=judged)
+        finally:  # What the model has seen of replaced files is no longer so.
+            for path in (source, destination) if moves else (destination,):
+                ctx.memory.ledger.forget_below(path)
         return told(f"{params.source} was {self.done} to {params.destination}", tally)
-
-    @abstractmethod
-    async def transfer(
-        self, source: Path, destination: Path, overwrite: bool, judged: Judged, ctx: ToolContext
-    ) -> Tally:
-        """Performs the transfer, and forgets what the model has seen of replaced files."""
 
 
 async def check_transfer(params: TransferParams, source: Path, destination: Path, ctx: ToolContext) -> None:

@@ -6,13 +6,14 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote
 
 import anyio
 from lsprotocol.types import DidChangeTextDocumentParams, Range, TextDocumentContentChangePartial, TextDocumentItem
 from msgspec import Struct, field
 
 from acp_agent.fronts.lsp_server.documents.text_positions import Encoding, Text
+from acp_agent.lsp import uris
 
 LARGEST = 16 * 1024 * 1024
 """Maximum size of a file that is compared with its document."""
@@ -23,14 +24,8 @@ OnEdit = Callable[[Path, Range, str, bool], None]
 
 def path_of(uri: str) -> Path | None:
     """The file that a URI names; `None` if it names none (an untitled buffer)."""
-    try:
-        parts = urlsplit(uri)
-    except ValueError:
-        return None
-    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
-        return None
-    path = unquote(parts.path)
-    return None if "\0" in path else Path(os.path.normpath(path))
+    path = uris.path_of(uri)
+    return None if path is None else Path(os.path.normpath(path))
 
 
 def uri_of(path: Path) -> str:
