@@ -335,10 +335,12 @@ def _written(file: str, text: str) -> str:
     return f"mkdir -p {shlex.quote(str(Path(file).parent))}\nprintf %s {shlex.quote(text)} > {name}\n"
 
 
-def write_tasks(folder: Path, seed: int) -> list[Task]:
-    """Writes a task of each kind into `folder`, and returns them in the seed's order."""
+def write_tasks(folder: Path, seed: int, kinds: Sequence[str] = ()) -> list[Task]:
+    """Writes a task of each kind, or of those named, into `folder`, and returns them in the seed's order."""
     tasks = []
     for kind in random.Random(seed).sample(KINDS, len(KINDS)):
+        if kinds and kind.__name__ not in kinds:
+            continue
         name = f"{kind.__name__.replace('_', '-')}-{seed}"
         made, at = kind(Dice(name)), folder / name
         for part in ("environment", "solution", "tests"):

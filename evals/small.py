@@ -1,7 +1,7 @@
 """Small tasks with a real, small coding model, and with a bare loop of one bash block an answer as the yardstick.
 
     bash scripts/install_model_server.sh --coder
-    .venv/bin/python -m evals.small [--seed N] [--threads 2] [--only loop,native,auto,fenced] [--tasks PATTERNS]
+    .venv/bin/python -m evals.small [--seed N] [--kinds NAMES] [--only loop,native,auto,fenced] [--tasks PATTERNS]
 
 24 tasks that the seed makes (`evals/generated.py`), or with `--tasks` those of `evals/tasks`.
 
@@ -107,6 +107,7 @@ def main() -> None:
     options.add_argument("--only", default=",".join(FORMS))
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--tasks", default="", help="of evals/tasks, instead of those that the seed makes")
+    options.add_argument("--kinds", default="", help="of the seed's tasks, e.g. append_line,fix_bug")
     options.add_argument("--slow", type=float, default=1.0, metavar="FACTOR", help="how much longer a task may take")
     options.add_argument("--out", type=Path, default=Path(".bench/small"), help="a folder for the results of each form")
     given = options.parse_args()
@@ -122,7 +123,7 @@ def main() -> None:
         if given.tasks:
             tasks = chosen(given.tasks.split(","))
         else:
-            tasks = write_tasks(Path(folder) / "tasks", given.seed)
+            tasks = write_tasks(Path(folder) / "tasks", given.seed, given.kinds.split(",") if given.kinds else ())
         for form in given.only.split(","):
             sys.stdout.write(f"{form}\n{HEAD}\n")
             began = time.monotonic()

@@ -14,6 +14,7 @@ from acp_agent.safety.access import ExecuteAccess, NoAccess, PathAccess
 from acp_agent.tools.kit.other_forms import ENDS
 
 if TYPE_CHECKING:
+    from acp_agent.llm.base import ToolDefinition, ToolUse
     from acp_agent.loop.calls.call import Call
     from acp_agent.safety.lines.examined import Examined, Part
     from acp_agent.undo.base import Change
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 EXAMINE = "acp_agent.safety.lines.examine:examine"
 FILE_CHANGE = "acp_agent.undo.file_changes:file_change"
+SHOWN_CALL = "acp_agent.llm.lacks.written_calls:shown_call"
 LATER = "acp_agent.undo.folder_looks:LATER"
 
 MOST_NAMED = 5
@@ -34,6 +36,8 @@ MOST_BYTES = 200_000
 """Of a file whose lines are counted."""
 MOST_ASKED = 500
 """Characters of the prompt that are repeated to the model: what stands last is what a small one heeds."""
+MOST_SHOWN = 3
+"""Calls that words only show, and that are made, in a turn."""
 MOST_SAID = 200
 """Characters of an error that are repeated."""
 SHOWN_FOLDERS = frozenset((".github", ".agents", ".vscode"))
@@ -66,6 +70,12 @@ NO_CLAIM = pattern(
     re.IGNORECASE,
 )
 """Words after which, in a sentence, they do not."""
+INVENTED = pattern(
+    r"\bI(?:'ve| have|’ve)? (?:now |just )?(?:called|ran|run|executed|used|read|searched|checked|counted|looked)\b"
+    r"|\b(?:function|tool|command) (?:returned|printed|gave)\b|\boutput (?:was|is)\b",
+    re.IGNORECASE,
+)
+"""Words that say that a tool was called."""
 FINISHED = pattern(r"^\W*(?:all )?(?:done|finished|successfully)\b", re.IGNORECASE)
 """Words that say so of the whole."""
 ADVISES = pattern(
@@ -92,6 +102,10 @@ WANTS = pattern(
     re.IGNORECASE,
 )
 """A prompt that wants a change."""
+FILE_WORD = pattern(
+    r"\b(?:files?|folders?|director(?:y|ies)|functions?|class(?:es)?|tests?)\b|[\w/]\.\w{1,8}\b|`", re.IGNORECASE
+)
+"""What a prompt that wants a change of files speaks of."""
 ASKS = pattern(
     r"\?\s*$|^\W*(?:(?:please|now|ok(?:ay)?|and|so|then|thanks?|thank you|hi|hello)\b\W*)*(?:what|why|how|where"
     r"|when|who|which|is|are|does|did|can|could|explain|describe|show|tell|summari[sz]e|review|list|find|check)\b"
@@ -119,11 +133,17 @@ class TurnFacts:
         """Files: `created`, `changed` or `deleted`."""
         self.failed = ""
         """The last call that was to change something, if it failed: its title, and why."""
+        self.advice = ""
+        """What is to be sent instead of it, if that is known."""
         self.failures = 0
         self.unknown = False
         """Whether something may have been done that nobody looks at: in other folders, by a server, in a sub-agent."""
+        self.blind = False
+        """Whether that may have been in the session's folders."""
         self.checked = False
         """Whether the model was told what it has not done."""
+        self._shown_left = 0
+        """Calls that are made though its words only show them: it was told to make one."""
         self.idle_words = False
         """Whether the last words were only of what comes next or what the user could do: the model need not read them
         again, and a small one would say them again."""
@@ -156,6 +176,7 @@ class TurnFacts:
         done = ready is not None and not ready.entry.reads_only and (commands or not failed)
         unseen = done and not _all_seen(call) and any(not isinstance(each, PathAccess | NoAccess) for each in accesses)
         self.unknown = self.unknown or unseen
+        self.blind = self.blind or (unseen and not (outcome.looked.done and outcome.looked.whole))
         if done and not seen:
             for each in accesses:
                 if isinstance(each, PathAccess) and each.mode != "read":
@@ -169,24 +190,39 @@ class TurnFacts:
                 f": {FIRST_SENTENCE.split(str(outcome.error), 1)[0][:MOST_SAID]}" if outcome.error is not None else ""
             )
             self.failed = f"{title}{error}" if failed and not outcome.looked.changes else ""
+            self.advice = outcome.error.suggestion or "" if outcome.error is not None else ""
         elif not failed and (unseen or outcome.looked.changes):
             self.failed = ""  # It may have been done so.
 
-    def unfinished(self, prompt: str, said: str) -> str:
-        """What the model is told once at the end of a turn; empty if its words may be true."""
+    def unfinished(self, prompt: str, said: str, *, small: bool = False, first: bool = False) -> str:
+        """What the model is told once at the end of a turn; empty if its words may be true. `small`: whether its
+        context is, and so mostly the model: it ends without a change or a question, and tells of calls that it did not
+        make. `first`: whether the conversation has no call."""
         asked = ASKS.search(prompt.strip()) is not None
         self._wanted = WANTS.search(prompt) is not None and not asked
-        idle = self._wanted and not self.changed and not self.unknown
+        idle = self._wanted and not self.changed and not (self.blind if small else self.unknown)
         announced = _announces(said)
-        self.idle_words = announced or (idle and ADVISES.search(said) is not None)
-        claims = idle and (self.idle_words or _claims(said))
-        if self.checked or not (self.failed or claims or ((asked or self._wanted) and announced)):
+        self.idle_words = announced or (idle and (small or ADVISES.search(said) is not None))
+        ends = small and FILE_WORD.search(prompt) is not None and "?" not in said
+        claims = idle and (announced or ADVISES.search(said) is not None or _claims(said) or ends)
+        invented = small and first and INVENTED.search(said) is not None
+        if self.checked or not (self.failed or claims or ((asked or self._wanted) and announced) or invented):
             return ""
-        self.checked = True
+        self.checked, self._shown_left = True, MOST_SHOWN
         again = ASKED.format(prompt.strip()[:MOST_ASKED])
+        if invented:
+            self.idle_words = True
+            return CALL_NOW.format("No tool has been called in this turn", again)
         if not (self.failed or idle):
             return NOT_DONE_YET.format(again)
-        return (CALL_NOW if self.idle_words else GO_ON).format(self.words, again)
+        words = f"{self.words}. {self.advice}".removesuffix(".") if self.failed and self.advice else self.words
+        return (CALL_NOW if self.idle_words else GO_ON).format(words, again)
+
+    def shown(self, said: str, tools: Sequence[ToolDefinition]) -> ToolUse | None:
+        """The call to make of those that the words only show."""
+        found: ToolUse | None = load(SHOWN_CALL)(said, tools) if self._shown_left else None
+        self._shown_left -= found is not None
+        return found
 
     @property
     def words(self) -> str:

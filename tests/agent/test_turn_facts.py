@@ -1,5 +1,6 @@
 """What a turn did by the program's own observation: told with the results of commands, at the end, and to the user."""
 
+import json
 import os
 import re
 from pathlib import Path
@@ -110,6 +111,77 @@ async def test_words_that_are_true_or_claim_nothing_cost_no_request(tmp_path, an
     r, _ = await turn(tmp_path, *answers, **more)
     assert len(r.model.requests) == len(answers)
     assert "o file has been changed" not in r.editor.text()
+
+
+SMALL = {"config": "[providers.default]\ncontext_window = 16_000\n"}
+SET = {"path": "config.json", "old_string": "8080", "new_string": "9090"}
+SHOWN = f'You can use:\n\n```json\n{{"name": "edit", "arguments": {json.dumps(SET)}}}\n```\nThis sets it.'
+
+
+NO_CHANGE, NO_CALL = "[No file has been changed in this turn", "[No tool has been called in this turn"
+
+
+@pytest.mark.parametrize(("prompt", "said", "told"), [
+    ("Set the port in config.json to 9090.", "I found the port in config.json.", NO_CHANGE),
+    ("Fix the file.", "There is nothing that I can do.", NO_CHANGE),
+    ("How many lines has old.txt?", "I called `read`. The output was 2 lines.", NO_CALL),
+    ("What is in old.txt?", "The function returned:\n\n```\none\n```", NO_CALL),
+    ("Set the port in config.json.", "To which number?", ""), ("Write a poem.", "Roses are red.", ""),
+    ("How are you?", "Fine.", ""), ("What is 2 + 2?", "4", ""),
+])  # fmt: skip
+async def test_a_small_model_that_does_nothing_or_tells_of_calls_is_asked_for_one(tmp_path, prompt, said, told):
+    answers = [said, "As I said."] if told else [said]
+    r, last = await turn(tmp_path, *answers, prompt=prompt, **SMALL)
+    assert len(r.model.requests) == len(answers)
+    if told:
+        assert (
+            told in last[-1]
+            and f"Answer with a tool call, or tell the user what is not done. The user asked: {prompt}" in last[-1]
+        )
+        assert said not in str(r.messages(2)), "it would say the same again"
+    (tmp_path / "large").mkdir()
+    r, _ = await turn(tmp_path / "large", said, prompt=prompt)
+    assert len(r.model.requests) == 1, "a larger one is believed"
+
+
+async def test_a_call_of_an_earlier_turn_may_be_told_of(tmp_path):
+    async with rig(
+        tmp_path, [asks(Call("read", {"path": "old.txt"})), "Two.", "I read it."], files=FILES, **SMALL
+    ) as r:
+        await r.editor.prompt("How many lines has old.txt?")
+        await r.editor.prompt("What did you do?")
+        assert len(r.model.requests) == 3
+
+
+@pytest.mark.parametrize("shown", [SHOWN, "Run this:\n\n```bash\nsed -i s/8080/9090/ config.json\n```"])
+async def test_a_call_that_is_only_shown_after_it_was_asked_for_is_made(tmp_path, shown):
+    r, _ = await turn(tmp_path, "I will set the port.", shown, "It is 9090.")
+    assert (r.project / "config.json").read_text() == '{"port": 9090}\n'
+    assert len(r.model.requests) == 3 and "No file has been changed" not in r.editor.text()
+    (tmp_path / "b").mkdir()
+    r, _ = await turn(tmp_path / "b", shown, "Then do it yourself.")
+    assert (r.project / "config.json").read_text() == FILES["config.json"], "it may be meant for the user"
+
+
+async def test_shown_calls_are_made_three_times_in_a_turn_at_most(tmp_path):
+    shown = "```bash\ncat old.txt\n```\nThen you see it."
+    r, _ = await turn(tmp_path, "I will set the port.", *[shown] * 4)
+    assert len(r.model.requests) == 5
+
+
+async def test_what_the_model_is_told_keeps_to_the_answers_of_a_turn(tmp_path):
+    limit = {"config": "[agent]\nmax_tool_iterations = 2\n"}
+    r, _ = await turn(tmp_path, "I will set the port.", "```bash\ncat old.txt\n```\nIt is 8080.", **limit)
+    assert len(r.model.requests) == 2 and "No file has been changed" in r.editor.text()
+    (tmp_path / "b").mkdir()
+    r, _ = await turn(tmp_path / "b", asks(NO_EDIT), "I have changed the port.", **limit)
+    assert len(r.model.requests) == 2
+
+
+async def test_the_model_is_told_what_to_send_instead_of_the_call_that_failed(tmp_path):
+    same = asks(Call("edit", {"path": "old.txt", "old_string": "new.txt", "new_string": "new.txt"}))
+    _, last = await turn(tmp_path, same, "It is renamed.", "It is not.", prompt="Rename old.txt to new.txt.")
+    assert "there is nothing to change. To rename a file, call `bash` with `mv old.txt new.txt`. Go on" in last[-1]
 
 
 async def test_a_refused_change_is_the_users_decision(tmp_path):

@@ -13,7 +13,7 @@ import pytest
 
 from .imports import KIT, PACKAGE, ROOT, modules, parsed
 
-MOST_LINES = 110_000
+MOST_LINES = 110_100
 MOST_KIT_LINES = 8_500
 MOST_MODULES = 20
 LONGEST_FUNCTION = 80

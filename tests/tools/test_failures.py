@@ -73,6 +73,8 @@ SCHEMA = {
         "limit": {"anyOf": [{"type": "integer"}, {"type": "null"}]}, "exact": {"type": "boolean"},
         "tags": {"type": "array", "items": {"type": "string"}}, "more": {"type": "object"},
         "wait": {"anyOf": [{"type": "boolean"}, {"type": "number"}, {"type": "string"}]},
+        "column": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]},
+        "timeout": {"type": "number", "minimum": 1}, "from": {"type": "integer", "minimum": 0},
     },
     "required": ["path"],
 }  # fmt: skip
@@ -96,6 +98,8 @@ SCHEMA = {
         ({"path": "a", "limit": None}, None), ({"path": "a", "made up": None}, {"path": "a"}), ({"invented": 1}, None),
         ({"path": "a", "file": "b"}, None), ({"path": "a", "limit": "many"}, None),
         ({"path": "a", "wait": "30s"}, None), ({"file": "a", "filename": "b"}, None),
+        ({"path": "a", "column": 0, "timeout": 0}, {"path": "a"}), ({"path": "a", "limit": 0, "from": 0}, None),
+        ({"path": "a", "exact": False, "column": -1}, None),
     ],
     ids=str,
 )  # fmt: skip

@@ -220,6 +220,7 @@ async def test_several_edits_of_a_file_are_made_all_or_none(on: Bench) -> None:
     ("def  run(self):", r"The most similar line is 2:\n    def run\(self\):"),
     ("def run(self):\n    other()", "Its first line is at line 2, but the following text or the white space differs"),
     ("nothing like this at all", "contains nothing similar"),
+    ("the run should be a list", r"The most similar line is 2:\n    def run\(self\):"),
 ])  # fmt: skip
 async def test_edit_of_what_is_not_there_shows_what_is_nearest(on: Bench, wanted: str, words: str) -> None:
     (on.folder / "f").write_text("class A:\n    def run(self):\n        pass\n")
@@ -242,8 +243,16 @@ async def test_edit_of_nothing_and_to_the_same_is_refused(on: Bench) -> None:
     (on.folder / "f").write_text("a")
     for new in ("", "a", "# whole\na\n"):
         await on.fails("`old_string` is empty", "edit", path="f", old_string="", new_string=new)
-    await on.fails("the same", "edit", path="f", old_string="a", new_string="a")
+    await on.fails("the same.*\nThe whole file:\n     1\ta", "edit", path="f", old_string="a", new_string="a")
+    await on.fails("call `bash` with `mv f b.txt`", "edit", path="f", old_string="b.txt", new_string="b.txt")
     await on.fails("does not exist", "edit", path="g", old_string="a", new_string="b")
+    await on.fails("`old_string` is missing", "edit", path="f", new_string="b")
+
+
+async def test_edit_of_a_file_that_is_not_there_without_an_old_text_creates_it(on: Bench) -> None:
+    for name, sent in (("g", {"old_string": "", "new_string": "a\n"}), ("d/e/empty", {"new_string": ""})):
+        assert (await on.call("edit", path=name, **sent)).text == f"{name} was created."
+        assert (on.folder / name).read_text() == sent["new_string"]
 
 
 async def test_edit_and_write_keep_the_line_ends_of_the_file(on: Bench) -> None:

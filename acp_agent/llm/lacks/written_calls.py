@@ -331,6 +331,19 @@ class WrittenCalls:
             return []
 
 
+def shown_call(text: str, tools: Sequence[llm.ToolDefinition]) -> llm.ToolUse | None:
+    """The one call, or command, that an answer shows in a code block instead of making it."""
+    found: dict[tuple[str, str], llm.ToolUse] = {}
+    blocks = text.split("\n```")
+    for at in range(0 if text.startswith("```") else 1, len(blocks), 2):
+        block = f"```{blocks[at].removeprefix('```')}\n```"
+        reader = WrittenCalls(tools)
+        for event in (*reader.feed(block), *reader.end()):
+            if isinstance(event, llm.ToolUse):
+                found[event.name, event.arguments] = event
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
 def _pair(value: object) -> tuple[str, Any] | None:
     """The name and arguments of an object that holds nothing else."""
     if not isinstance(value, dict):

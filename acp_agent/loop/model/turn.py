@@ -86,7 +86,7 @@ class TurnHost(Protocol):
         ...
 
 
-class Limits(msgspec.Struct, frozen=True):
+class Limits(msgspec.Struct):
     """What ends a turn before the model is done. Each message names the configuration key."""
 
     requests: int
@@ -97,6 +97,12 @@ class Limits(msgspec.Struct, frozen=True):
     """Characters, as in `Babble`."""
     answer: int
     """Bytes of one answer."""
+    made: int = 0
+    """Model calls so far."""
+
+    @property
+    def left(self) -> int:
+        return self.requests - self.made
 
 
 class Turn(msgspec.Struct):
@@ -142,7 +148,9 @@ async def run_turn(model: llm.Answers, host: TurnHost, run_calls: RunCalls, limi
     """Runs until the model is done, or a limit ends it (then the user is told which). Raises ProviderError; what the
     model had said by then stays in the history."""
     circles = DoomLoop(limits.doom_loop)
-    for left in range(limits.requests - 1, -1, -1):
+    while limits.left:
+        limits.made += 1
+        left = limits.left
         host.join()
         turn = await _ask(model, host, limits)
         if isinstance(turn, str):

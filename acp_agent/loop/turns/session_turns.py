@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from acp_agent.errors import CostLimit, StoreError
-from acp_agent.llm.base import AssistantMessage, TextPart, UserMessage, last_words
+from acp_agent.llm.base import AssistantMessage, TextPart, ToolMessage, UserMessage, last_words
 from acp_agent.loop.calls.runner import Calls
 from acp_agent.loop.journal import Journal
 from acp_agent.loop.memory.memory import Memory
@@ -104,6 +104,7 @@ class Turns:
             agent.max_repetition,
             agent.max_answer_bytes,
         )
+        small = self._session.config.settings.tools.schema_filter.is_small(window)
         checks = agent.finish_check and self._session.choices.mode().changes
         hooks, permissions, rounds = self._calls.shell.hooks, self._calls.shell.project.permissions, 0
         permissions.allowed = (asked.command, asked.allowed)
@@ -117,7 +118,14 @@ class Turns:
                 messages, facts = self._memory.messages(), turn.facts
                 spoke = reason == "end_turn" and isinstance(messages[-1], AssistantMessage)  # Else a call has ended it.
                 last = last_words(messages)
-                if spoke and checks and (words := facts.unfinished(leading_text(blocks), last)):
+                may = spoke and checks and limits.left > 0
+                if may and (shown := facts.shown(last, self._toolbox.offer.definitions())) is not None:
+                    self._memory.replace([*messages[:-1], AssistantMessage(tool_calls=(shown,))])
+                    if (await self._calls.run_all([shown], self._memory.add)).ends_turn:
+                        return "end_turn"
+                    continue
+                first = not any(isinstance(message, ToolMessage) for message in messages)
+                if may and (words := facts.unfinished(leading_text(blocks), last, small=small, first=first)):
                     if facts.idle_words:
                         self._memory.replace(messages[:-1])
                     self._memory.add(UserMessage((TextPart(words),), own=True))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import re
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -62,8 +64,8 @@ class EditParams(Params):
     def _one_form(self) -> EditParams:
         if self.edits and (self.old_string or self.new_string):
             raise ValueError("give either `edits`, or `old_string` and `new_string`")
-        if not self.edits and not {"old_string", "new_string"} <= self.model_fields_set:
-            raise ValueError("give `old_string` and `new_string`, or `edits`")
+        if not self.edits and "new_string" not in self.model_fields_set:
+            raise ValueError(GIVE)
         return self
 
     @property
@@ -91,6 +93,7 @@ class Planned(Struct, frozen=True):
         return self.version or NO_FILE
 
 
+GIVE = "give `old_string` and `new_string`, or `edits`"
 AT_THE_END = "`old_string` was empty, so `new_string` was added at the end."
 
 
@@ -103,6 +106,12 @@ class Edit(PathTool[EditParams]):
 
     async def preview(self, params: EditParams, ctx: ToolContext) -> Preview:
         path = ctx.roots.resolve(params.path)
+        if not params.edits and not params.old_string:
+            if await ctx.files.stat(path) is None:  # A file is created so by other agents' tools.
+                new = params.new_string
+                return Preview((diff_of(path, None, new),), Planned(path, None, new))
+            if "old_string" not in params.model_fields_set:
+                raise ToolError(f"`old_string` is missing: {GIVE}.", "invalid_parameters")
         version = await read_for_edit(ctx, path, params.path)
         old = version.text
         notebook = notebook_at(path, old, params.path)
@@ -130,7 +139,7 @@ class Edit(PathTool[EditParams]):
 
     async def run(self, params: EditParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         planned: Planned = preview.state
-        note = AT_THE_END if not all(edit.old_string for edit in params.all_edits) else ""
+        note = AT_THE_END if planned.old is not None and not all(edit.old_string for edit in params.all_edits) else ""
         return await apply(planned, params.path, ctx, preview, context=ctx.config.files.edit_context, note=note)
 
 
@@ -267,10 +276,12 @@ def _replaced(params: Replacement, path: str, old: str, places: Places, *, alone
         target, replacement = bare, without_numbers(replacement) or replacement
     if target == replacement:
         ends = ", and line ends stay as they are" if params.old_string != params.new_string else ""
+        named = FILE_NAME.fullmatch(target) is not None
         raise ToolError(
-            f"`old_string` and `new_string` are the same{ends}; there is nothing to change.",
+            f"`old_string` and `new_string` are the same{ends}; there is nothing to change."
+            f"{_around(0, text) if alone and places is _lines and not named else ''}",
             "invalid_parameters",
-            suggestion="A file is renamed with `move_path` or `mv`.",
+            suggestion=f"To rename a file, call `bash` with `{shlex.join(('mv', path, target))}`." if named else "",
             shown=f"The model wanted to replace a text in {path} with the same text.",
         )
     count = text.count(target)
@@ -284,11 +295,15 @@ def _replaced(params: Replacement, path: str, old: str, places: Places, *, alone
     if count > 1 and not params.replace_all:
         raise ToolError(
             f"`old_string` occurs {count} times in {path} ({places(_lines_of(target, text), text)}).",
-            suggestion=f"Give more of the text around the one you mean, {choice}or set `replace_all`.",
+            suggestion=f"Send it again with `replace_all`: true for all, {choice}or with more of the text around the "
+            "one you mean.",
             shown=f"The text that the model wanted to replace is in {path} {count} times, so it is not clear which.",
         )
     return with_ends(text.replace(target, replacement), old)
 
+
+WORD = re.compile(r"[^\W\d]\w{2,}")
+FILE_NAME = re.compile(r"[\w./-]+\.\w{1,8}")
 
 MOST_LINES = 10
 """Line numbers named in a message."""
@@ -327,6 +342,9 @@ def _nearest(target: str, text: str, places: Places) -> tuple[int, str]:
             return number, f"Its first line is at {where}, but the following text or the white space differs:\n{line}"
     compared = _comparable(lines) if len(wanted) <= LONGEST_COMPARED else {}
     near = difflib.get_close_matches(wanted, compared, n=1, cutoff=0.6)
+    if not near and (words := set(WORD.findall(wanted))):
+        shared, line = max((len(words.intersection(WORD.findall(line))), line) for line in [*compared, ""])
+        near = [line] if shared else []
     if near:
         where = places([compared[near[0]]], text).removeprefix("line ")
         return compared[near[0]], f"The most similar line is {where}:\n{near[0]}"

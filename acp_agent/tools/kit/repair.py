@@ -17,7 +17,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "path": ("file_path", "filepath", "filename", "file", "target_file", "notebook_path", "directory", "dir", "folder"),
     "cell": ("cell_id",),
     "old_string": ("old_str", "old_text", "old", "search"),
-    "new_string": ("new_str", "new_text", "new", "replacement", "replace"),
+    "new_string": ("new_str", "new_text", "new", "replacement", "replace", "content"),
     "content": ("contents", "text", "file_text", "data"),
     "source": ("src", "from", "source_path", "old_path", "path", "file", "file_path", "filename", "old_name", "old"),
     "destination": ("dst", "dest", "to", "target", "destination_path", "new_path", "new_name", "new", "name"),
@@ -70,6 +70,8 @@ def repair(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any] 
             continue  # Models trained on strict schemas send every parameter.
         if name in METADATA and name not in properties:
             continue
+        if type(value) is int and value == 0 and _means_nothing(name, schema):
+            continue
         known = name if name in properties else _known_name(name, properties, arguments)
         if known is None:
             repaired |= {} if value is None else {name: value}
@@ -89,6 +91,15 @@ def _is_optional(name: str, schema: dict[str, Any]) -> bool:
     """Whether `null` for that parameter is the same as leaving it out."""
     required, known = schema.get("required"), _properties(schema).get(name)
     return known is not None and not (isinstance(required, list) and name in required) and "null" not in _types(known)
+
+
+def _means_nothing(name: str, schema: dict[str, Any]) -> bool:
+    """Whether 0 for that parameter can only mean that nothing is wished: it is optional, and the least is above 0."""
+    known = _properties(schema).get(name)
+    if not isinstance(known, dict) or name in schema.get("required", ()):
+        return False
+    options = known["anyOf"] if isinstance(known.get("anyOf"), list) else [known]
+    return any(isinstance(option, dict) and option.get("minimum", 0) > 0 for option in options)
 
 
 def in_types(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
