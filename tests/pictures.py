@@ -49,14 +49,10 @@ TOOK = re.compile(r" · \d+(\.\d+)? m?s(?= · |$)")
 
 def played(tty: Tty, _: FakeModel) -> None:
     tty.until("code · fake-model")
-    tty.type("gross(100) should be 119. Fix it and run the test\r")
-    tty.until("Make this change?", "arrows and Enter")
-    tty.type("y")
-    tty.until("Run this?", "arrows and Enter")
-    tty.type("y")
-    tty.until("1 file changed", "❯\ncode ·")
-    tty.type("Commit and push it\r")
-    tty.until("git push", "Run this?", "arrows and Enter")
+    tty.type("gross(100) should be 119. Fix it and run the test\r", "Make this change?", "arrows and Enter")
+    tty.type("y", "Run this?", "arrows and Enter")
+    tty.type("y", "1 file changed", "❯\ncode ·")
+    tty.type("Commit and push it\r", "git push", "Run this?", "arrows and Enter")
 
 
 async def chat_lines(home: Path) -> list[list[Char]]:

@@ -5,13 +5,12 @@ import os
 import pytest
 
 from acp_agent.client.permissions import never_answers
-from acp_agent.schema.acp import ToolCall
 from acp_agent.testing.fake_model import Answer, Call
 from tests.processes import running
 from tests.tools.kit import REGISTRY
 from tests.tools.test_contract import SOME
 
-from .kit import asks, cancels, rig, rounds, went
+from .kit import asks, cancels, put, results, rig, went
 
 NAMES = [entry.name for entry in REGISTRY.entries()]
 
@@ -20,30 +19,37 @@ def arguments(name: str) -> dict:
     return {"ask_user": {"question": "Which?", "choices": ["a", "b"]}}.get(name, SOME[name])
 
 
-@pytest.mark.parametrize("name", NAMES)
-async def test_wrong_arguments_are_feedback_and_ask_nobody(tmp_path, name):
-    async with went(tmp_path, rounds(Call(name, {"invented": 1}))) as r:
-        text = r.messages(2)[-1]["content"]
-        assert text.startswith("[tool_error] The arguments of ")
-        assert "invented" in text
+async def test_wrong_arguments_are_feedback_and_ask_nobody(tmp_path):
+    script = [asks(*(Call(name, {"invented": 1}) for name in NAMES)), "done"]
+    async with went(tmp_path, script) as r:
+        texts = results(r)
+        assert len(texts) == len(NAMES)
+        for name, text in zip(NAMES, texts, strict=True):
+            assert text.startswith("[tool_error] The arguments of ") and "invented" in text, name
         assert r.editor.permission_requests == []
-        (call,) = r.editor.tool_calls().values()
-        call.assert_finished("failed")
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("asked", [True, False], ids=["while the user is asked", "while it runs"])
-async def test_a_cancel_leaves_every_call_ended_and_nothing_running(tmp_path, name, asked):
-    before = running(parent=os.getpid())
-    script = [asks(Call(name, arguments(name))), Answer(hang_before=True)]
-    async with rig(tmp_path, script, mode="code" if asked else "auto", otherwise=never_answers) as r:
-        (r.project / "f").write_text("a\n")
-        turn = r.editor.begin("go")
-        await r.editor.wait_for(lambda update: isinstance(update, ToolCall))
-        await cancels(r, turn)
         for call in r.editor.tool_calls().values():
+            call.assert_finished("failed")
+
+
+@pytest.mark.parametrize("asked", [True, False], ids=["while the user is asked", "while it runs"])
+async def test_a_cancel_leaves_every_call_ended_and_nothing_running(tmp_path, asked):
+    """A turn for each tool: its call, and then a model that does not answer."""
+    before = running(parent=os.getpid())
+    name = ""
+
+    def reply(body):
+        again = body["messages"][-1]["role"] == "tool"
+        return Answer(hang_before=True) if again else asks(Call(name, arguments(name)))
+
+    async with rig(tmp_path, reply, mode="code" if asked else "auto", otherwise=never_answers) as r:
+        for number, name in enumerate(NAMES, 1):
+            put(r.project / "f", "a\n")
+            turn = r.editor.begin("go")
+            await r.editor.wait_until(lambda number=number: len(r.editor.tool_calls()) == number)
+            await cancels(r, turn)
+            call = list(r.editor.tool_calls().values())[-1]
+            assert call.status in ("completed", "failed"), name
             call.assert_finished(call.status)
-            assert call.status in ("completed", "failed")
         r.model.release()
     assert running(parent=os.getpid()) <= before
 

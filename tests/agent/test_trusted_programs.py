@@ -90,32 +90,28 @@ def said(seen: Path) -> list[str]:
 @pytest.mark.parametrize("attack", ATTACKS)
 async def test_a_hook_that_is_not_what_was_trusted_does_not_run(tmp_path, attack, monkeypatch):
     command, target, prepare = ATTACKS[attack]
-    for name, expected in (("held", ["good"]), ("control", ["good", "evil"])):
-        home = tmp_path / name
-        seen = home / "seen"
-        home.mkdir()
-        if name == "control":
-            monkeypatch.setattr(TrustedPrograms, "words", unchecked)
+    seen = tmp_path / "seen"
 
-        def files(project: Path, seen: Path = seen) -> None:
-            for each in (target, "tools/check", "tools/check.sh"):
-                if "/more" not in each and "link" not in each:
-                    put(project / each, f"echo good >> {seen}\n")
-            prepare(project)
-            subprocess.run(["git", "init", "-q", project], check=True)
-            put(project / ".claude/settings.json", settings(command))
+    def files(project: Path) -> None:
+        for each in (target, "tools/check", "tools/check.sh"):
+            if "/more" not in each and "link" not in each:
+                put(project / each, f"echo good >> {seen}\n")
+        prepare(project)
+        subprocess.run(["git", "init", "-q", project], check=True)
+        put(project / ".claude/settings.json", settings(command))
 
-        script = [*rounds(bash("true")), *rounds(bash("true"))]
-        async with rig(home, script, mode="auto", before=files, otherwise=allow_once) as r:
-            await trust(r)
-            await r.editor.prompt("go")
-            assert said(seen) == ["good"]
-            (r.project / target).unlink(missing_ok=True)
-            put(r.project / target, f"echo evil >> {seen}\n")
-            await r.editor.prompt("again")
-            assert said(seen) == expected
-            told = r.editor.text().rpartition("Trusted and loaded")[2]
-            assert ("trust" in told) == (name == "held")
+    script = [step for _ in range(3) for step in rounds(bash("true"))]
+    async with rig(tmp_path, script, mode="auto", before=files, otherwise=allow_once) as r:
+        await trust(r)
+        await r.editor.prompt("go")
+        assert said(seen) == ["good"] and "trust" not in r.editor.text().rpartition("Trusted and loaded")[2]
+        (r.project / target).unlink(missing_ok=True)
+        put(r.project / target, f"echo evil >> {seen}\n")
+        await r.editor.prompt("again")
+        assert said(seen) == ["good"] and "trust" in r.editor.text().rpartition("Trusted and loaded")[2]
+        monkeypatch.setattr(TrustedPrograms, "words", unchecked)
+        await r.editor.prompt("once more, the control")
+        assert said(seen) == ["good", "evil"]
 
 
 @pytest.mark.parametrize("file", [".mcp.json", ".acp-coder/config.toml"])

@@ -11,6 +11,7 @@ import pytest
 from acp_agent.testing.fake_model import Answer, Call
 from tests.agent.kit import Rig, asks, bash, rig
 from tests.agent.test_undo import said
+from tests.nightly import times
 
 STEPS = 14
 KINDS = ("tool", "tool", "command", "types", "types", "saves", "disk", "undo", "undo", "redo")
@@ -81,7 +82,7 @@ class Run:
 
 
 @pytest.mark.parametrize("save", [True, False], ids=["saves at once", "keeps buffers"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(times(3, 12)))
 async def test_nothing_that_the_user_typed_is_lost(tmp_path: Path, seed: int, save: bool) -> None:
     answers: list[Answer] = []
 

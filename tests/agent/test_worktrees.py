@@ -24,11 +24,12 @@ def state(tmp_path: Path) -> Path:
 async def opened(r: Rig, **meta: Any) -> Path:
     """A session in a worktree of the project; the worktree."""
     r.project.mkdir(exist_ok=True)
+    known = {each.path for each in all_of(state(r.project.parent))}
     params = {"cwd": str(r.project), "mcpServers": [], "_meta": {"isolation": "worktree", **meta}}
     r.editor.session_id = (await r.editor.client.connection.request("session/new", params))["sessionId"]
     await r.editor.client.set_session_mode(r.editor.session_id, "auto")
-    (made,) = all_of(state(r.project.parent))
-    return Path(made.path)
+    (made,) = {each.path for each in all_of(state(r.project.parent))} - known
+    return Path(made)
 
 
 def status(project: Path) -> tuple[str, ...]:
@@ -61,19 +62,24 @@ ATTACKS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("sandbox", [True, False])
-@pytest.mark.parametrize("name", ATTACKS)
-async def test_what_runs_in_a_worktree_does_not_reach_the_users(tmp_path: Path, name: str, sandbox: bool) -> None:
-    """Without a sandbox, the control, it does."""
-    command = ATTACKS[name].format(main=tmp_path / "project")
-    async with agent_rig(tmp_path, rounds(bash(f"{command}\necho tried")), sandbox=sandbox, terminal=False) as r:
+async def attacked(r: Rig, *names: str) -> bool:
+    """Whether these attacks have changed the user's repository, all in one session."""
+    tree = await opened(r)
+    before = status(r.project), links(r.project)
+    await r.editor.prompt("go")
+    assert (tree / "file").exists() and sum("tried" in text for text in results(r)) == len(names)
+    return (status(r.project), links(r.project)) != before
+
+
+def attack(tmp_path: Path, *names: str) -> list[Answer | str]:
+    return rounds(*(bash(f"({ATTACKS[name].format(main=tmp_path / 'project')})\necho tried") for name in names))
+
+
+async def test_what_runs_in_a_worktree_does_not_reach_the_users(tmp_path: Path) -> None:
+    """The controls, each by itself without a sandbox, are in `tests/system/agent`."""
+    async with agent_rig(tmp_path, attack(tmp_path, *ATTACKS), sandbox=True, terminal=False) as r:
         prepared(r.project)
-        tree = await opened(r)
-        before = status(r.project), links(r.project)
-        await r.editor.prompt("go")
-        assert (tree / "file").exists()
-        assert "tried" in results(r, 2)[0]
-        assert ((status(r.project), links(r.project)) == before) == sandbox
+        assert not await attacked(r, *ATTACKS)
 
 
 def prepared(project: Path) -> None:

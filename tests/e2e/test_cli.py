@@ -22,7 +22,7 @@ from acp_agent.testing.fake_openai import ChatCompletions
 from tests.forked import forked_command
 
 from ..agent.kit import without_context
-from .kit import COMMAND, configured, environ
+from .kit import configured, environ
 
 SECONDS = 180
 
@@ -157,11 +157,13 @@ Cue = tuple[str, str | Callable[[], object]]
 async def on_a_terminal(model: FakeModel, home: Path, arguments: Sequence[str], *cues: Cue, **more: str):
     """The exit status and everything that was written; each cue is looked for after the one before it."""
 
+    program = forked_command()
+
     def talk() -> tuple[int, str]:
         pid, fd = pty.fork()
         if pid == 0:
             os.chdir(home)
-            os.execve(COMMAND, [COMMAND, *arguments], environ(home, model.base_url, **{"TERM": "xterm", **more}))
+            os.execve(program, [program, *arguments], environ(home, model.base_url, **{"TERM": "xterm", **more}))
         shown, at, waiting = "", 0, list(cues)
         try:
             while data := _read(fd, shown):

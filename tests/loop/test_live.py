@@ -10,6 +10,7 @@ from acp_agent.executors.buffer import LONGEST_CUT_LINE
 from acp_agent.legible import verbatim
 from acp_agent.loop.calls.live import SPARE, TERMINAL_FACTOR, ContentFeed, TerminalFeed
 from acp_agent.schema.acp import Content, TextContent, ToolCallProgress
+from tests.nightly import times
 
 TOKEN = "gh" + "p_" + "A1b2" * 9
 MARK = "[redacted: GitHub token]"
@@ -61,7 +62,7 @@ def test_of_a_flood_the_content_shows_the_newest_lines_and_goes_on_from_there() 
 @pytest.mark.parametrize("size", [1, 7, 64, 1000, 100_000])
 @pytest.mark.parametrize("kind", [ContentFeed, TerminalFeed])
 def test_no_part_of_a_credential_is_shown_however_the_flood_is_cut(kind: type[ContentFeed], size: int) -> None:
-    flood = "".join(f"{number} token {TOKEN} {TOKEN} end\n" for number in range(400 if size < 10 else 8000))
+    flood = "".join(f"{number} token {TOKEN} {TOKEN} end\n" for number in range(400 if size < 10 else times(2000)))
     shown = Shown(kind)
     seen = []
     for at in range(0, len(flood), size):

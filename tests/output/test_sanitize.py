@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.output.sanitize import sanitize_output
-from tests.nightly import examples
+from tests.nightly import examples, times
 
 TABLE = {
     "plain\ttext\n": "plain\ttext\n", "\x1b[31mred\x1b[0m \x1b[1;38;5;4mblue\x1b[m": "red blue",
@@ -43,6 +43,6 @@ def test_a_second_time_changes_nothing_and_nothing_grows(text):
 @pytest.mark.parametrize(
     "piece", ["\x1b]", "\x1bP", "\x9d", "\x1b[", "\x1b[2Ky", "\r", "\b", "\x1b[K", "\n ", " \n", "\x1b[1;"]
 )
-def test_a_hostile_megabyte_comes_to_an_end(piece):
-    text = "x" * 200_000 + piece * (1_000_000 // len(piece))
+def test_much_hostile_text_comes_to_an_end(piece):
+    text = "x" * 50_000 + piece * (times(250_000) // len(piece))
     assert len(sanitize_output(text)) <= len(text)

@@ -72,7 +72,7 @@ firejail sudo x ¦ tmux new sudo x
 TEXTS_OF_SUDO = [
     "bash <<EOF\nsudo x\nEOF", "bash <<'EOF' | cat\nsudo x\nEOF", "cat <<EOF\n$(sudo x)\nEOF", "sudo \\\n x",
     "su\\\ndo x", "a\nsudo x", "a # b\nsudo x", "'unclosed\nsudo x", 'if a; then sudo x; "', "a ; sudo x (",
-    "a" * 11_000 + "; sudo x", "a; " * 300_000 + "sudo x", "cat <<EOF | sh\nsudo x\nEOF",
+    "a" * 11_000 + "; sudo x", "a; " * 30_000 + "sudo x", "cat <<EOF | sh\nsudo x\nEOF",
     "cat <<'EOF' | bash -s\necho x; sudo x\nEOF",
 ]  # fmt: skip
 

@@ -20,7 +20,7 @@ from acp_agent.safety.globs import matches
 from acp_agent.safety.lines.examine import examine, judge
 from acp_agent.safety.lines.line import read
 from acp_agent.safety.lines.quoting import unquoted
-from tests.nightly import examples
+from tests.nightly import examples, times
 
 FUZZ = settings(
     max_examples=examples(200), derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -129,12 +129,12 @@ SNIPPETS = [
 def test_words_are_what_bash_hands_over(tmp_path: Path) -> None:
     dice = random.Random(20)
     lines: dict[str, list[list[str]]] = {}
-    for _ in range(1_500):
+    for _ in range(times(500)):
         sources = ["".join(dice.choices(SNIPPETS, k=dice.randint(1, 3))) for _ in range(dice.randint(1, 4))]
         line = "x " + " ".join(sources)
         if (commands := understood(line, tmp_path)) and len(commands) == 1:
             lines[line] = commands
-    assert len(lines) > 200
+    assert len(lines) > 60
     for line, ran in zip(lines, ran_by_bash(lines, tmp_path), strict=True):
         assert lines[line] == ran, line
 
@@ -151,7 +151,7 @@ def test_what_every_rule_would_allow_is_what_bash_runs(tmp_path: Path) -> None:
     dice = random.Random(21)
     operators, words = OPERATORS.split(" "), [each for each in SNIPPETS if "\n" not in each]
     lines: dict[str, list[tuple[str, ...]]] = {}
-    for _ in range(1_500):
+    for _ in range(times(500)):
         chosen = [dice.choice(operators if dice.random() < 0.7 else words) for _ in range(dice.randint(1, 7))]
         line = "".join(word + dice.choice(ENDS) for word in chosen) + "x"
         found = examine(line, Roots(tmp_path), tmp_path)
@@ -159,8 +159,8 @@ def test_what_every_rule_would_allow_is_what_bash_runs(tmp_path: Path) -> None:
             lines[line] = [part.words for part in found.parts if part.words is not None]
             if len(lines[line]) < len(found.parts):
                 del lines[line]  # With wildcards.
-    assert sum("\n" in line for line in lines) > 25
-    assert sum(">" in line for line in lines) > 10
+    assert sum("\n" in line for line in lines) > 8
+    assert sum(">" in line for line in lines) > 3
     for line, ran in zip(lines, ran_by_bash(lines, tmp_path), strict=True):
         # None, if it is no shell after all; not what stands after `||`.
         assert Counter(map(tuple, ran)) <= Counter(lines[line]), line
@@ -215,16 +215,18 @@ def test_a_word_quoted_by_the_library_is_read_back(text: str) -> None:
 
 
 CRASHES = r"""
+import sys
 from acp_agent.safety.lines.line import read
 for before in ("{", "{1", "a{b,{12", "echo $(echo {", "cat <<E\nx$", "[[ -", "${", "$"):
-    for code in (0x100, 0x7FF, 0x800, 0x2028, 0xFFFD, *range(0x10000, 0x110000, 0x101)):
+    for code in (0x100, 0x7FF, 0x800, 0x2028, 0xFFFD, *range(0x10000, 0x110000, int(sys.argv[1]))):
         read(before + chr(code)).root
 """
 
 
 def test_characters_above_u_00ff_do_not_crash_the_parser() -> None:
     """In a small process: how much memory there is beyond the tables decides whether it crashes."""
-    assert subprocess.run([sys.executable, "-c", CRASHES], timeout=60).returncode == 0
+    step = 0x1010 // times(1, 16)
+    assert subprocess.run([sys.executable, "-c", CRASHES, str(step)], timeout=60).returncode == 0
 
 
 @pytest.mark.parametrize("word", ["日本", "a日", "🎉", "ğ", "x🎉y", "ÿ"])
