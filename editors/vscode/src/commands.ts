@@ -10,6 +10,7 @@ import { ago } from "./core/words.js";
 import type { CallRecord, ToolCalls } from "./core/toolCalls.js";
 import { messageOf, plain } from "./core/words.js";
 import type { Asking } from "./editor/asking.js";
+import { pickModel } from "./editor/modelPicker.js";
 import type { Diffs } from "./editor/diffs.js";
 import type { Outputs } from "./editor/outputs.js";
 import type { Plans } from "./editor/plans.js";
@@ -335,14 +336,17 @@ async function locate(host: AgentHost): Promise<void> {
   }
 }
 
-/** A provider and its key, typed into a password box. */
+/** A provider, its key, typed into a password box, and its model. */
 async function loginByKey(firstStart: FirstStart): Promise<void> {
   const providers = await firstStart.providers();
   const items = providers.map(({ id, detail, hasKey }) => ({ label: id, description: hasKey ? "has a key" : "", detail }));
   const provider = (await vscode.window.showQuickPick(items, { title: "Log in", placeHolder: "Whose API key?", matchOnDetail: true }))?.label;
   const key = provider && (await vscode.window.showInputBox({ title: `API key for ${provider}`, password: true, ignoreFocusOut: true, prompt: "It is stored in the keyring or a private file, not in the settings." }));
   if (provider && key) {
-    await firstStart.begin(provider, key.trim());
+    await firstStart.store(provider, key.trim());
+    // Where the models are not listed, or none is picked, the provider's first one is used.
+    const models = await firstStart.models(provider).catch(() => undefined);
+    await firstStart.begin(provider, (models && models.names.length > 0 && (await pickModel(models))) || "");
   }
 }
 

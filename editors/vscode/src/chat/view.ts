@@ -7,6 +7,7 @@ import type { Undo } from "../agent/undo.js";
 import type { Attachment, FromView } from "../core/messages.js";
 import type { ToolCalls } from "../core/toolCalls.js";
 import { messageOf, plural, withoutIcons } from "../core/words.js";
+import { pickModel } from "../editor/modelPicker.js";
 import type { TypedCommands } from "../editor/typedCommands.js";
 import type { Terminals } from "../editor/terminals.js";
 import { Chat } from "./chat.js";
@@ -173,13 +174,30 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
         await this.choose(message.id);
         return;
       case "start":
-        await this.start.begin(message.provider, message.key);
+        await this.start.offer(message.provider, message.key);
+        return;
+      case "startModel":
+        await this.chooseModel();
+        return;
+      case "startWith":
+        await this.start.beginWith(message.model);
+        return;
+      case "startAgain":
+        this.start.back();
         return;
       case "command":
         if (COMMANDS.has(message.command)) {
           await vscode.commands.executeCommand(message.command, ...(message.argument === undefined ? [] : [message.argument]));
         }
         return;
+    }
+  }
+
+  private async chooseModel(): Promise<void> {
+    const models = this.start.now?.models;
+    const chosen = models && (await pickModel(models));
+    if (chosen !== undefined && chosen !== null) {
+      this.start.choose(chosen);
     }
   }
 

@@ -21,11 +21,21 @@ export interface Problem {
   readonly first?: boolean;
 }
 
-/** The card of the first start. */
+/** The card of the first start: a provider and its key, then a model. */
 export interface StartFacts {
   readonly providers: readonly { readonly id: string; readonly detail: string; readonly hasKey: boolean }[];
+  /** Of the provider that has its key now; null before. */
+  readonly models: StartModels | null;
   readonly busy: boolean;
   readonly error: string;
+}
+
+export interface StartModels {
+  readonly provider: string;
+  /** Empty: the provider lists none, or could not be asked. */
+  readonly names: readonly string[];
+  /** Empty: the provider's own first one. */
+  readonly chosen: string;
 }
 
 export interface ProblemAction {
@@ -333,4 +343,7 @@ export type FromView =
   | { readonly type: "dismiss" }
   /** A provider and its key (empty: it has one), from the card of the first start. */
   | { readonly type: "start"; readonly provider: string; readonly key: string }
+  /** Then its model: from a list that can be searched; the start with it; or another provider. */
+  | { readonly type: "startModel" | "startAgain" }
+  | { readonly type: "startWith"; readonly model: string }
   | { readonly type: "command"; readonly command: string; readonly argument?: string };

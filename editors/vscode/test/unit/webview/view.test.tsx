@@ -322,18 +322,32 @@ test("a form is answered by one choice, in words, or not at all", () => {
   ]);
 });
 
-test("the first start takes a provider and its key; what says what is wrong can be closed", () => {
+test("the first start takes a provider and its key, then a model; what says what is wrong can be closed", () => {
   const providers = [
     { id: "anthropic", detail: "https://api.anthropic.com", hasKey: false },
     { id: "openai", detail: "", hasKey: true },
   ];
   const problem = { title: "The agent needs a login.", detail: "No key.", actions: [{ label: "Open settings", command: "acpCoder.openSettings" }], first: true };
-  const view = new TestView({ problem, start: { providers, busy: false, error: "Refused." } });
+  const view = new TestView({ problem, start: { providers, models: null, busy: false, error: "Refused." } });
   expect(view.one(".start .wrong").textContent).toBe("Refused.");
   expect((view.one(".start select") as HTMLSelectElement).value).toBe("openai");
-  view.click(view.button("Start"));
+  view.click(view.button("Next"));
   expect(view.sent("start")).toEqual([{ type: "start", provider: "openai", key: "" }]);
   expect(view.one(".start input").getAttribute("type")).toBe("password");
+
+  const chosen = { provider: "openai", names: ["gpt-a", "gpt-b"], chosen: "gpt-b" };
+  view.patch({ facts: { start: { providers, models: chosen, busy: false, error: "" } } });
+  expect(view.one(".problem strong").textContent).toBe("Choose a model");
+  expect(view.one(".start .choose").textContent).toBe("gpt-b");
+  view.click(view.one(".start .choose"));
+  view.click(view.button("Start"));
+  view.click(view.button("Back"));
+  view.patch({ facts: { start: { providers, models: { ...chosen, names: [], chosen: "" }, busy: false, error: "It cannot be asked." } } });
+  view.fill(view.one(".start input") as HTMLInputElement, "gpt-c ");
+  view.click(view.button("Start"));
+  expect(view.sent("startModel")).toHaveLength(1);
+  expect(view.sent("startAgain")).toHaveLength(1);
+  expect(view.sent("startWith").map(({ model }) => model)).toEqual(["gpt-b", "gpt-c"]);
   view.click(view.button("Close"));
   expect(view.sent("dismiss")).toEqual([{ type: "dismiss" }]);
 });
