@@ -253,7 +253,7 @@ async def test_the_first_start_takes_a_provider_its_key_and_a_model_and_can_be_c
     async with FakeModel(["Hello."], models=["claude-a", "claude-b"]) as model:
         variables = {
             "HOME": str(tmp_path), "PATH": os.environ["PATH"], "ACP_CODER_KEYRING": "0",
-            "ANTHROPIC_BASE_URL": model.base_url.replace("127.0.0.1", "0.0.0.0"),  # noqa: S104 only a name of it
+            "ANTHROPIC_BASE_URL": model.base_url.replace("127.0.0.1", "0.0.0.0"),
         }  # fmt: skip
         async with working(code, tmp_path, settings={"acpCoder.environment": variables}) as (window, _):
             chat = Chat(window)

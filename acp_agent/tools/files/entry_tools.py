@@ -8,13 +8,11 @@ from pydantic import Field
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
-from acp_agent.executors.base import Tally
 from acp_agent.safety.access import Access
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.folders.trees import Judged
 from acp_agent.tools.files.entries import (
     Transfer,
-    TransferParams,
     delete_access,
     need_allowed,
     need_entry,
@@ -118,18 +116,6 @@ class CopyPath(Transfer):
     done = "copied"
     verb = "Copy"
 
-    def paths(self, params: TransferParams, roots: Roots) -> tuple[Path, Path]:
-        return roots.entry(params.source), not_a_root(roots, params.destination)
-
-    async def transfer(
-        self, source: Path, destination: Path, overwrite: bool, judged: Judged, ctx: ToolContext
-    ) -> Tally:
-        most = ctx.config.files.max_tree_entries
-        try:
-            return await ctx.files.copy(source, destination, overwrite=overwrite, max_entries=most, judged=judged)
-        finally:
-            ctx.memory.ledger.forget_below(destination)
-
 
 class MovePath(Transfer):
     name = "move_path"
@@ -137,16 +123,3 @@ class MovePath(Transfer):
     kind = "move"
     done = "moved"
     verb = "Move"
-
-    def paths(self, params: TransferParams, roots: Roots) -> tuple[Path, Path]:
-        return not_a_root(roots, params.source), not_a_root(roots, params.destination)
-
-    async def transfer(
-        self, source: Path, destination: Path, overwrite: bool, judged: Judged, ctx: ToolContext
-    ) -> Tally:
-        most = ctx.config.files.max_tree_entries
-        try:
-            return await ctx.files.move(source, destination, overwrite=overwrite, max_entries=most, judged=judged)
-        finally:
-            ctx.memory.ledger.forget_below(source)
-            ctx.memory.ledger.forget_below(destination)

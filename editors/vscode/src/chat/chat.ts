@@ -187,7 +187,7 @@ export class Chat {
       prompts: this.undo.facts,
       changes: this.undo.left.map((change) => {
         const { added, removed } = this.undo.keeps.left(change);
-        return { path: change.path, label: labelIn(session?.cwd, change.path), added, removed };
+        return { path: change.path, label: labelIn(session?.cwd, change.path), added, removed, cache: change.cache };
       }),
       images: host.capabilities.promptCapabilities?.image === true,
       may: host.may,

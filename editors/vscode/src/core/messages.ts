@@ -201,6 +201,8 @@ export interface ChangedPath {
   readonly label: string;
   readonly added: number;
   readonly removed: number;
+  /** Programs make it again: no count has it. */
+  readonly cache: boolean;
 }
 
 /** What can be taken back, where the agent can. */

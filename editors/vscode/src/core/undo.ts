@@ -132,9 +132,15 @@ export function figures({ added, removed }: { readonly added: number; readonly r
   return [...(added > 0 ? [`+${String(added)}`] : []), ...(removed > 0 ? [`−${String(removed)}`] : [])].join(" ");
 }
 
-/** Of several changes: "2 files +3 −1". */
+/** Of several changes: "2 files +3 −1". What programs make again is counted only where there is nothing else. */
 export function sum(changes: readonly UndoChange[]): string {
-  const added = changes.reduce((all, change) => all + change.added, 0);
-  const removed = changes.reduce((all, change) => all + change.removed, 0);
-  return [plural(changes.length, "file"), figures({ added, removed })].join(" ").trim();
+  const counted = changes.filter(({ cache }) => !cache);
+  const added = counted.reduce((all, change) => all + change.added, 0);
+  const removed = counted.reduce((all, change) => all + change.removed, 0);
+  return counted.length === 0 && changes.length > 0 ? cacheFiles(changes.length) : [plural(counted.length, "file"), figures({ added, removed })].join(" ").trim();
+}
+
+/** Those that programs make again. */
+export function cacheFiles(count: number): string {
+  return plural(count, "cache file");
 }

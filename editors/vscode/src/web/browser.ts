@@ -391,6 +391,9 @@ export class Browser {
       case "choose":
       case "insert":
       case "start":
+      case "startModel":
+      case "startWith":
+      case "startAgain":
         return;
     }
   }

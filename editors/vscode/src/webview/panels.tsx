@@ -1,6 +1,7 @@
 /** What stands between the conversation and the box where the user writes: the plan, the queue, what can be redone; and the problem above all. */
 import type { JSX } from "preact";
 import type { PlanEntry, Problem } from "../core/messages";
+import { cacheFiles } from "../core/undo";
 import { plural } from "../core/words";
 import { useFact, useOpen, useView } from "./context";
 import { Start } from "./firstStart";
@@ -107,17 +108,19 @@ export function Changes(): JSX.Element | null {
   const changes = useFact("changes");
   const running = useFact("running");
   const [open, setOpen] = useOpen("changes", false);
-  if (!inEditor || running || changes.length === 0) return null;
+  const counted = changes.filter(({ cache }) => !cache);
+  const caches = changes.filter(({ cache }) => cache);
+  if (!inEditor || running || counted.length === 0) return null;
   const act = (name: "review" | "keep" | "undo", path?: string) => (): void => {
     post(path === undefined ? { type: "change", act: name } : { type: "change", act: name, path });
   };
-  const sum = { added: changes.reduce((all, { added }) => all + added, 0), removed: changes.reduce((all, { removed }) => all + removed, 0) };
+  const sum = { added: counted.reduce((all, { added }) => all + added, 0), removed: counted.reduce((all, { removed }) => all + removed, 0) };
   return (
     <section class="panel changed" aria-label="Changes of the last prompt">
       <div class="row">
         <FoldButton open={open} setOpen={setOpen}>
           <Icon name="chevron" class="chevron" />
-          <span>{plural(changes.length, "file")}</span>
+          <span>{plural(counted.length, "file")}</span>
           <Figures {...sum} />
         </FoldButton>
         <ChangeButton label="Review" title="Show all changes in the diff editor" act={act("review")} />
@@ -126,7 +129,7 @@ export function Changes(): JSX.Element | null {
       </div>
       {open && (
         <ul>
-          {changes.map(({ path, label, added, removed }) => (
+          {counted.map(({ path, label, added, removed }) => (
             <li key={path} class="row">
               <button type="button" class="link label" title={`Show the diff of ${path}`} onClick={act("review", path)}>
                 {label}
@@ -136,6 +139,11 @@ export function Changes(): JSX.Element | null {
               <ChangeButton label="Undo" title={`Take the changes of ${label} back`} act={act("undo", path)} />
             </li>
           ))}
+          {caches.length > 0 && (
+            <li class="quiet" title={caches.map(({ label }) => label).join("\n")}>
+              {cacheFiles(caches.length)}, which programs make again: Undo takes them back, too
+            </li>
+          )}
         </ul>
       )}
     </section>

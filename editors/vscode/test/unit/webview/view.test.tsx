@@ -1,7 +1,7 @@
 // @vitest-environment jsdom
 import type { ElicitationSchema } from "@agentclientprotocol/sdk";
 import { expect, test } from "vitest";
-import type { ToolCard } from "../../../src/core/messages";
+import type { ChangedPath, ToolCard } from "../../../src/core/messages";
 import { duration, money, tokens } from "../../../src/webview/words";
 import { card, TestView, toolItem } from "./kit";
 
@@ -270,8 +270,8 @@ test("a prompt that failed can be sent again, while nothing else was said", () =
 
 test("what a prompt changed is reviewed, kept and taken back above the box, as a whole and by file", () => {
   const changes = [
-    { path: "/w/a.py", label: "a.py", added: 2, removed: 1 },
-    { path: "/w/n/b.py", label: "n/b.py", added: 5, removed: 0 },
+    { path: "/w/a.py", label: "a.py", added: 2, removed: 1, cache: false },
+    { path: "/w/n/b.py", label: "n/b.py", added: 5, removed: 0, cache: false },
   ];
   const view = new TestView({ changes });
   expect(view.one(".changed").textContent).toBe("2 files+7−1ReviewKeepUndo");
@@ -358,4 +358,14 @@ test("the level of thinking is labelled: its values do not say what they are of"
   const view = new TestView({ pickers: [{ id: "m", name: "Mode", category: "mode", value: "high", choices }, level] }, undefined, false);
   expect(view.all(".pickers label").map((label) => label.querySelector("span")?.textContent)).toEqual(["Thinking"]);
   expect(view.one(".pickers label select").getAttribute("aria-label")).toBe("Thinking");
+});
+
+test("the bar after a turn counts what the user reviews, and says what else there is where it is unfolded", () => {
+  const file = (label: string, cache = false): ChangedPath => ({ path: `/w/${label}`, label, added: 1, removed: 2, cache });
+  const view = new TestView({ changes: [file("a.py"), file("__pycache__/a.pyc", true), file(".pytest_cache/v", true)] });
+  expect(view.one(".changed .fold").textContent).toBe("1 file+1−2");
+  view.click(view.one(".changed .fold"));
+  expect(view.all(".changed li").map(({ textContent }) => textContent)).toEqual([expect.stringMatching(/^a\.py/u), "2 cache files, which programs make again: Undo takes them back, too"]);
+  view.patch({ facts: { changes: [file("__pycache__/a.pyc", true)] } });
+  expect(view.all(".changed")).toHaveLength(0);
 });
