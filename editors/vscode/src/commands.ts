@@ -10,6 +10,7 @@ import { ago } from "./core/words.js";
 import type { CallRecord, ToolCalls } from "./core/toolCalls.js";
 import { messageOf, plain } from "./core/words.js";
 import type { Asking } from "./editor/asking.js";
+import { mayRestart } from "./editor/interrupting.js";
 import { pickModel } from "./editor/modelPicker.js";
 import type { Diffs } from "./editor/diffs.js";
 import type { Outputs } from "./editor/outputs.js";
@@ -330,14 +331,14 @@ async function deleteSession(host: AgentHost, info: unknown): Promise<void> {
 /** The agent's program, chosen among the files of this machine. */
 async function locate(host: AgentHost): Promise<void> {
   const [file] = (await vscode.window.showOpenDialog({ title: "The agent's program", openLabel: "Use it" })) ?? [];
-  if (file !== undefined) {
+  if (file !== undefined && (await mayRestart(host))) {
     await set("command", file.fsPath);
     await host.restart();
   }
 }
 
 /** A provider, its key, typed into a password box, and its model. */
-async function loginByKey(firstStart: FirstStart): Promise<void> {
+async function loginByKey(host: AgentHost, firstStart: FirstStart): Promise<void> {
   const providers = await firstStart.providers();
   const items = providers.map(({ id, detail, hasKey }) => ({ label: id, description: hasKey ? "has a key" : "", detail }));
   const provider = (await vscode.window.showQuickPick(items, { title: "Log in", placeHolder: "Whose API key?", matchOnDetail: true }))?.label;
@@ -346,7 +347,10 @@ async function loginByKey(firstStart: FirstStart): Promise<void> {
     await firstStart.store(provider, key.trim());
     // Where the models are not listed, or none is picked, the provider's first one is used.
     const models = await firstStart.models(provider).catch(() => undefined);
-    await firstStart.begin(provider, (models && models.names.length > 0 && (await pickModel(models))) || "");
+    const model = (models && models.names.length > 0 && (await pickModel(models))) || "";
+    if (await mayRestart(host)) {
+      await firstStart.begin(provider, model);
+    }
   }
 }
 
@@ -354,7 +358,7 @@ async function loginByKey(firstStart: FirstStart): Promise<void> {
 async function login({ host, program, firstStart }: Parts, methodId: unknown): Promise<void> {
   await host.start();
   if (firstStart.serves(methodId)) {
-    await loginByKey(firstStart);
+    await loginByKey(host, firstStart);
     return;
   }
   const methods = host.authMethods;
@@ -396,7 +400,7 @@ async function login({ host, program, firstStart }: Parts, methodId: unknown): P
     });
   });
   await closed;
-  if (terminal.exitStatus?.code === 0) {
+  if (terminal.exitStatus?.code === 0 && (await mayRestart(host))) {
     await host.restart();
   }
 }

@@ -7,6 +7,7 @@ import type { Undo } from "../agent/undo.js";
 import type { Attachment, FromView } from "../core/messages.js";
 import type { ToolCalls } from "../core/toolCalls.js";
 import { messageOf, plural, withoutIcons } from "../core/words.js";
+import { mayRestart } from "../editor/interrupting.js";
 import { pickModel } from "../editor/modelPicker.js";
 import type { TypedCommands } from "../editor/typedCommands.js";
 import type { Terminals } from "../editor/terminals.js";
@@ -180,7 +181,9 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
         await this.chooseModel();
         return;
       case "startWith":
-        await this.start.beginWith(message.model);
+        if (await mayRestart(this.host)) {
+          await this.start.beginWith(message.model);
+        }
         return;
       case "startAgain":
         this.start.back();

@@ -183,8 +183,10 @@ export interface About {
   /** The command, or whatever else would be done; empty if the diffs say it all. */
   readonly text: string;
   readonly diffs: readonly { readonly label: string; readonly path: string; readonly lines: readonly string[] }[];
-  /** The reason, the risk and the rule. */
+  /** The reason in a sentence, the risk, and what an answer means besides. */
   readonly why: readonly string[];
+  /** Behind "Why?": the reasons one by one, and the rules. */
+  readonly more: readonly string[];
   /** False: it is too long to be shown whole here. */
   readonly whole: boolean;
 }
@@ -218,6 +220,10 @@ export interface PromptFacts {
 /** What the agent asks by a form. */
 export interface Form {
   readonly id: number;
+  /** Empty: of none. */
+  readonly sessionId: string;
+  /** The title of its session, where several are open. */
+  readonly from?: string;
   readonly message: string;
   /** Its fields; `null` for a web page to open, `url`. */
   readonly schema: ElicitationSchema | null;

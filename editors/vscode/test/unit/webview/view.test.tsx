@@ -312,8 +312,9 @@ test("reads and searches in a row are one line, which opens to their cards, also
 
 test("a form is answered by one choice, in words, or not at all", () => {
   const schema = { type: "object", properties: { answer: { type: "string", enum: ["red", "green"] }, other: { type: "string", title: "Another" } } } as const;
-  const view = new TestView({ form: { id: 4, message: "Which colour?", schema: schema as unknown as ElicitationSchema } });
+  const view = new TestView({ form: { id: 4, sessionId: "s2", from: "Paint it", message: "Which colour?", schema: schema as unknown as ElicitationSchema } });
   expect(view.one(".form .message").textContent).toBe("Which colour?");
+  expect(view.one(".form .from").textContent).toBe("In “Paint it”");
   view.click(view.button("green"));
   view.click(view.button("Decline"));
   expect(view.sent("form")).toEqual([
