@@ -97,3 +97,22 @@ async def test_a_session_is_renamed_and_exported(code, tmp_path):
         await window.command("acp-coder: Export Session…")
         await window.choose("Colours")
         await window.eventually(window.editor_text, lambda text: "Which colour?" in text and "Blue." in text)
+
+
+async def test_another_session_is_mentioned_by_its_title(code, tmp_path):
+    async with working(code, tmp_path, ["It is green.", "Green."]) as (window, model):
+        chat = Chat(window)
+        await chat.open()
+        await chat.send("Paint the fence")
+        await answered(window, chat, "It is green.")
+        await window.command("acp-coder: New Session")
+        await window.eventually(chat.answers, lambda texts: texts == [])
+        await chat.box.fill("")
+        await chat.box.press_sequentially("Which colour was it? @the-fen")
+        names = chat.frame.locator(".suggestions .label")
+        await window.eventually(names.all_inner_texts, lambda labels: labels == ["Paint the fence"])
+        await chat.box.press("Enter")
+        await window.eventually(chat.box.input_value, lambda text: text.strip().endswith("@Paint-the-fence"))
+        await chat.box.press("Enter")
+        await answered(window, chat, "Green.")
+        assert "It is green." in prompts(model)[-1]

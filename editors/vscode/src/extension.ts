@@ -116,7 +116,7 @@ export function activate(context: vscode.ExtensionContext): void {
   undo.reviews = true;
   undo.memory = keptIn(context.workspaceState);
   const hunks = new Hunks(undo);
-  const chat = new ChatView(context.extensionUri, host, calls, terminals, undo, forms, firstStart, typedCommands);
+  const chat = new ChatView(context.extensionUri, host, calls, terminals, undo, forms, firstStart, typedCommands, program);
   const asking = new Asking(host, chat);
   const previews = new Previews();
   const restoring = new Restoring(host, undo, previews, chat);

@@ -298,6 +298,10 @@ export type Attachment =
   | { readonly kind: "file"; readonly uri: string; readonly label: string }
   | { readonly kind: "selection"; readonly uri: string; readonly label: string; readonly startLine: number; readonly endLine: number }
   | { readonly kind: "problems"; readonly label: string }
+  /** A web page, which the agent reads. */
+  | { readonly kind: "page"; readonly uri: string; readonly label: string }
+  /** Another session, as a text. */
+  | { readonly kind: "session"; readonly sessionId: string; readonly label: string }
   | { readonly kind: "text"; readonly label: string; readonly text: string }
   | { readonly kind: "image"; readonly label: string; readonly mimeType: string; readonly data: string };
 
