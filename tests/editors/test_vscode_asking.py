@@ -116,3 +116,28 @@ async def test_another_session_is_mentioned_by_its_title(code, tmp_path):
         await chat.box.press("Enter")
         await answered(window, chat, "Green.")
         assert "It is green." in prompts(model)[-1]
+
+
+async def test_what_is_remembered_is_revoked_and_rules_and_servers_are_listed(code, tmp_path):
+    run = Answer(tool_calls=(Call("bash", {"command": "touch made"}),))
+    async with working(code, tmp_path, [run, "Done."]) as (window, _):
+        chat = Chat(window)
+        await chat.open()
+        await window.command("acp-coder: MCP Servers…")
+        await window.eventually(window.notifications, lambda texts: any("no MCP servers" in text for text in texts))
+        await window.command("acp-coder: Rules…")
+        title, labels = await window.quick_input()
+        assert "Rules" in title and any(label.startswith("Autonomy: ") for label in labels)
+        await window.page.keyboard.press("Escape")
+
+        await chat.send("Make it")
+        options = await window.eventually(chat.options, len)
+        await chat.permit(next(option for option in options if option.startswith("Always allow")))
+        await answered(window, chat, "Done.")
+        await window.command("acp-coder: Permissions…")
+        _, labels = await window.quick_input()
+        await window.choose(next(label for label in labels if label.startswith("always allow")))
+        await window.page.locator(".monaco-dialog-box").get_by_role("button", name="Revoke").click()
+        await window.eventually(chat.answers, lambda texts: texts[-1].startswith("Revoked #"))
+        await window.command("acp-coder: Permissions…")
+        await window.eventually(window.notifications, lambda texts: any("Nothing is remembered" in text for text in texts))

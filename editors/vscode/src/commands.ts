@@ -9,6 +9,7 @@ import type { Marks } from "./core/marks.js";
 import { ago } from "./core/words.js";
 import type { CallRecord, ToolCalls } from "./core/toolCalls.js";
 import { messageOf, plain } from "./core/words.js";
+import { AgentPanels } from "./editor/agentPanels.js";
 import type { Asking } from "./editor/asking.js";
 import { mayRestart } from "./editor/interrupting.js";
 import { pickModel } from "./editor/modelPicker.js";
@@ -59,6 +60,7 @@ type Handler = (...args: unknown[]) => unknown;
 
 export function registerCommands(parts: Parts): vscode.Disposable {
   const { host, chat, diffs, outputs, questions, restoring, changes, terminals, trace, log } = parts;
+  const panels = new AgentPanels(host, parts.program, () => chat.show());
   const handlers: Record<string, Handler> = {
     openChat: () => chat.show(),
     newSession: async () => {
@@ -181,6 +183,9 @@ export function registerCommands(parts: Parts): vscode.Disposable {
     },
     renameSession: (info) => renameSession(parts, info),
     exportSession: (info) => exportSession(parts, info),
+    permissions: () => needOwn(host).then(() => panels.permissions()),
+    mcpServers: () => needOwn(host).then(() => panels.servers()),
+    rules: () => needOwn(host).then(() => panels.rules()),
     followOff: () => set("followMode", false),
     nextChange: () => parts.hunks.step(1),
     previousChange: () => parts.hunks.step(-1),
