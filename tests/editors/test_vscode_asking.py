@@ -140,4 +140,5 @@ async def test_what_is_remembered_is_revoked_and_rules_and_servers_are_listed(co
         await window.page.locator(".monaco-dialog-box").get_by_role("button", name="Revoke").click()
         await window.eventually(chat.answers, lambda texts: texts[-1].startswith("Revoked #"))
         await window.command("acp-coder: Permissions…")
-        await window.eventually(window.notifications, lambda texts: any("Nothing is remembered" in text for text in texts))
+        told = "Nothing is remembered for this folder"
+        await window.eventually(window.notifications, lambda texts: any(told in text for text in texts))
