@@ -72,6 +72,7 @@ class ChangedFile(_Wire, frozen=True):
     kind: HowChanged = "changed"
     added: int = 0
     removed: int = 0
+    cache: Annotated[bool, Meta(description="Programs make it again: it is listed last, and no count has it.")] = False
 
 
 class UndoChange(ChangedFile, frozen=True):

@@ -51,6 +51,9 @@ class Entry(Struct, frozen=True, omit_defaults=True):
 
 NOTHING = Entry()
 
+CACHES = frozenset({"node_modules", ".venv", "venv", "__pycache__", ".tox", ".cache", ".next"})
+"""Folders whose contents programs make again in any project."""
+
 How = Literal["created", "changed", "deleted"]
 
 
@@ -60,6 +63,11 @@ def how_changed(before: Entry, after: Entry) -> How | None:
     if not was:
         return "created" if is_ else None
     return "changed" if is_ else "deleted"
+
+
+def is_cache(shown: str) -> bool:
+    """Whether a path, as the user sees it, is in a folder whose contents programs make again."""
+    return any(part in CACHES or (part[:1] == "." and part.endswith("cache")) for part in Path(shown).parts[:-1])
 
 
 class Change(Struct, frozen=True):

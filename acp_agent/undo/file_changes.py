@@ -44,6 +44,8 @@ class FileChange(Struct, frozen=True):
     """What changed besides the text, or why that is not shown."""
     mixed: bool = False
     """Whether somebody else has changed the file as well."""
+    cache: bool = False
+    """Whether programs make it again."""
 
     @property
     def added(self) -> int:

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from acp_agent.executors.tree_walk import Hides
 from acp_agent.safety.folders.watch import BESIDE
-from acp_agent.undo.base import Change, Entry, named
+from acp_agent.undo.base import CACHES, Change, Entry, named
 from acp_agent.undo.contents import Contents
 from acp_agent.undo.first_look import GIT, FirstLook
 from acp_agent.undo.folder_watch import Watch
@@ -40,10 +40,8 @@ from acp_agent.undo.listings import (
 )
 from acp_agent.undo.pictures import Camera
 
-LATER = frozenset(
-    {"node_modules", ".venv", "venv", "target", "__pycache__", ".tox", ".cache", "dist", "build", ".next"}
-)
-"""Folders that are looked at last: programs make their contents again."""
+LATER = CACHES | {"target", "dist", "build"}
+"""Folders that are looked at last."""
 NOT_SEEN = "it was not looked at in time"
 SLICE = 0.05
 """Seconds for which a look may have to wait while files are copied."""

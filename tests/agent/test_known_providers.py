@@ -3,16 +3,19 @@
 import re
 import socket
 import threading
+from argparse import Namespace
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from itertools import chain, repeat
 from typing import Any
 
 import pytest
+from anyio import to_thread
 from anyio.from_thread import start_blocking_portal
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_agent.commands.extensions import list_models
 from acp_agent.config import local_servers, provider_rows
 from acp_agent.config.load import load_config
 from acp_agent.config.provider_rows import row_of, table
@@ -325,3 +328,19 @@ async def test_a_known_provider_is_there_when_a_fallback_names_it_beside_configu
         assert (model.requests[0].body["model"], model.requests[0].headers["authorization"]) == (
             "first-model", "Bearer gsk-x",
         )  # fmt: skip
+
+
+async def test_the_list_of_models_begins_with_the_one_that_is_taken_without_a_choice(tmp_path, monkeypatch, capsys):
+    async with FakeModel(models=["first-model", "second-model"]) as model:
+        row = table()["mistral"]._replace(base_url=model.base_url, model="second-model")
+        monkeypatch.setattr(provider_rows, "table", lambda: {"mistral": row})
+        environ = {"HOME": str(tmp_path), "MISTRAL_API_KEY": "x", "ACP_CODER_KEYRING": "0"}
+        assert await to_thread.run_sync(list_models.run, Namespace(provider="mistral"), environ) == 0
+    assert capsys.readouterr().out.split() == ["mistral/second-model", "mistral/first-model"]
+
+
+def test_a_server_that_cannot_be_asked_for_its_models_is_named_once(tmp_path, capsys):
+    environ = {"HOME": str(tmp_path), "ANTHROPIC_API_KEY": "x", "ACP_CODER_KEYRING": "0"}
+    environ["ANTHROPIC_BASE_URL"] = "https://acp.invalid/v1"
+    assert list_models.run(Namespace(provider="anthropic"), environ) == 1
+    assert capsys.readouterr().err.count("anthropic") == 1

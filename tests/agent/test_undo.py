@@ -491,7 +491,8 @@ async def test_clients_list_preview_undo_and_redo(tmp_path):
         (checkpoint,) = (await call(r, "_session/checkpoints"))["checkpoints"]
         assert (checkpoint["prompt"], checkpoint["title"], checkpoint["undone"]) == (1, "Change it.", False)
         assert checkpoint["cut"] is False
-        assert checkpoint["files"] == [{"path": str(r.project / "a.txt"), "added": 2, "removed": 0, "kind": "created"}]
+        file = {"path": str(r.project / "a.txt"), "added": 2, "removed": 0, "kind": "created", "cache": False}
+        assert checkpoint["files"] == [file]
         seen = await call(r, "_session/undo", to=1, dryRun=True)
         assert seen["done"] is False and (r.project / "a.txt").exists()
         assert [(each["kind"], each["oldText"], each["newText"]) for each in seen["changes"]] == [
@@ -503,6 +504,26 @@ async def test_clients_list_preview_undo_and_redo(tmp_path):
         assert after["redo"] is True and after["checkpoints"][0]["cut"] is True
         await call(r, "_session/redo")
         assert (r.project / "a.txt").read_text() == "1\n2\n"
+
+
+async def test_what_programs_make_again_is_listed_last_and_not_counted_and_is_taken_back(tmp_path):
+    made = ("__pycache__/a.pyc", "pkg/.pytest_cache/v/x", "build/z.py", ".ci/z.yml")
+    line = "; ".join(f"mkdir -p {os.path.dirname(name)}; echo 1 > {name}" for name in made)
+    async with rig(tmp_path, [bash(f"{line}; echo 1 > zoo.py"), "Done."], mode="auto") as r:
+        await r.editor.prompt("Change it.")
+        listed = (await call(r, "_session/changes"))["changes"]
+        (checkpoint,) = (await call(r, "_session/checkpoints"))["checkpoints"]
+        for files in (listed, checkpoint["files"]):
+            told = [(os.path.relpath(each["path"], r.project), each["cache"]) for each in files]
+            # A folder of a project may be called `build`.
+            assert {name for name, cache in told[:3] if not cache} == {"build/z.py", ".ci/z.yml", "zoo.py"}
+            assert {name for name, cache in told[3:] if cache} == set(made[:2])
+        assert "3 files (+3 -0)" in await said(r, "/checkpoints")
+        assert "3 files changed in this session (+3 -0)." in await said(r, "/diff")
+        seen = await call(r, "_session/undo", to=1, what="files", dryRun=True)
+        assert sum(each["cache"] for each in seen["changes"]) == 2
+        await call(r, "_session/undo", to=1, what="files")
+        assert not any((r.project / name).exists() for name in (*made, "zoo.py"))
 
 
 async def test_an_undo_that_has_just_begun_is_not_finished_as_that_of_a_process_that_ended(tmp_path, monkeypatch):

@@ -171,6 +171,40 @@ async def test_nothing_moves_the_text_and_the_hover_has_what_can_be_done(code, t
         await window.tab("a.txt (changed)").wait_for()
 
 
+async def test_lenses_come_and_go_only_where_they_do_not_move_the_text_under_the_cursor(code, tmp_path):
+    reading = Answer(tool_calls=(Call("read", {"path": "a.txt", "offset": 5, "limit": 2}),))
+    script = [reading, "Seen.", "Nothing to do."]
+    async with working(code, tmp_path, script, files={"a.txt": LINES}, settings=LENSES) as (window, _):
+        chat = Chat(window)
+        await window.open_file(tmp_path / "project" / "a.txt")
+        lines = window.page.locator(".editor-group-container.active .view-lines .view-line")
+        line = lines.filter(has_text=re.compile(r"^line.12$"))
+
+        async def place() -> float:
+            return await line.evaluate("line => line.getBoundingClientRect().top")
+
+        await window.go_to(12)
+        before = await place()
+        await chat.open()
+        await chat.send("Read")
+        await window.eventually(chat.answers, lambda texts: texts == ["Seen."])
+        await window.eventually(window.gutter_marks, lambda count: count == 1)
+        assert await window.lenses() == [] and await place() == before
+        await window.go_to(2)
+        await window.eventually(window.lenses, len)
+        await window.go_to(12)
+        below = await place()
+        assert below > before
+        await chat.open()
+        await chat.send("And now?")
+        await window.eventually(window.gutter_marks, lambda count: count == 0)
+        await window.eventually(chat.answers, lambda texts: texts == ["Seen.", "Nothing to do."])
+        assert await window.lenses() and await place() == below
+        await window.go_to(2)
+        await window.eventually(window.lenses, lambda texts: texts == [])
+        assert await place() == before
+
+
 async def test_the_stop_above_a_line_stops_the_turn_that_works_there(code, tmp_path):
     script = [Answer(tool_calls=(Call("held_read", {"path": "a.txt", "offset": 5, "limit": 2}),))]
     async with working(

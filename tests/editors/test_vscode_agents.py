@@ -248,33 +248,45 @@ async def test_the_editors_typescript_server_finds_and_renames_for_the_agent(cod
     assert (tmp_path / "project" / "b.ts").read_text() == 'import { fresh } from "./a";\nfresh();\n'
 
 
-async def test_the_first_start_takes_a_provider_and_its_key_and_can_be_closed(code, tmp_path):
-    """The server's name is of nobody, so that nobody is asked about the key."""
-    variables = {
-        "HOME": str(tmp_path), "PATH": os.environ["PATH"], "ACP_CODER_KEYRING": "0",
-        "ANTHROPIC_BASE_URL": "https://acp.invalid/v1",
-    }  # fmt: skip
-    async with working(code, tmp_path, settings={"acpCoder.environment": variables}) as (window, _):
-        chat = Chat(window)
-        await chat.open()
-        card = chat.frame.get_by_role("form", name="First start")
-        await card.get_by_label("Provider").select_option("anthropic")
-        key = card.get_by_label("API key")
-        assert await key.get_attribute("type") == "password"
-        assert await card.get_by_role("button", name="Start").is_disabled()
-        await chat.frame.get_by_role("button", name="Close", exact=True).click()
-        await card.wait_for(state="hidden")
+async def test_the_first_start_takes_a_provider_its_key_and_a_model_and_can_be_closed(code, tmp_path):
+    """The server's address is this machine's, but not one that is known to need no key."""
+    async with FakeModel(["Hello."], models=["claude-a", "claude-b"]) as model:
+        variables = {
+            "HOME": str(tmp_path), "PATH": os.environ["PATH"], "ACP_CODER_KEYRING": "0",
+            "ANTHROPIC_BASE_URL": model.base_url.replace("127.0.0.1", "0.0.0.0"),
+        }  # fmt: skip
+        async with working(code, tmp_path, settings={"acpCoder.environment": variables}) as (window, _):
+            chat = Chat(window)
+            await chat.open()
+            card = chat.frame.get_by_role("form", name="First start")
+            await card.get_by_label("Provider").select_option("anthropic")
+            key = card.get_by_label("API key")
+            assert await key.get_attribute("type") == "password"
+            assert await card.get_by_role("button", name="Next").is_disabled()
+            await chat.frame.get_by_role("button", name="Close", exact=True).click()
+            await card.wait_for(state="hidden")
 
-        await window.command("acp-coder: Log In…")
-        _, labels = await window.quick_input()
-        assert {"anthropic", "openai"} <= set(labels)
-        await window.page.keyboard.press("Escape")
-        await chat.send("Hello")
-        await card.get_by_label("Provider").select_option("anthropic")
-        await key.fill("sk-of-nobody")
-        await key.press("Enter")
-        await card.wait_for(state="hidden")
+            await window.command("acp-coder: Log In…")
+            _, labels = await window.quick_input()
+            assert {"anthropic", "openai"} <= set(labels)
+            await window.page.keyboard.press("Escape")
+            await chat.send("Hello")
+            await card.get_by_label("Provider").select_option("anthropic")
+            await key.fill("sk-of-nobody")
+            await key.press("Enter")
+            chosen = card.get_by_role("combobox", name="Model")
+            await window.eventually(chosen.inner_text, lambda text: text == "claude-a")
+            await chosen.click()
+            await window.eventually(window.quick_input, lambda shown: {"claude-a", "claude-b"} <= set(shown[1]))
+            await window.answer("-b")
+            await window.eventually(chosen.inner_text, lambda text: text == "claude-b")
+            await card.get_by_role("button", name="Start").click()
+            await card.wait_for(state="hidden")
+            assert not await chat.frame.get_by_role("alert").filter(has_text="login").count()
+            await window.eventually(chat.box.input_value, lambda text: text == "Hello")
+            await chat.box.press("Enter")
+            await answered(window, chat, "Hello.")
+            assert model.requests[-1].body["model"] == "claude-b"
         stored = tmp_path / ".config" / "acp-coder"
         assert "sk-of-nobody" in (stored / "credentials.json").read_text()
-        assert 'provider = "anthropic"' in (stored / "config.toml").read_text()
-        assert not await chat.frame.get_by_role("alert").filter(has_text="login").count()
+        assert 'provider = "anthropic"\nmodel = "anthropic/claude-b"' in (stored / "config.toml").read_text()

@@ -97,3 +97,48 @@ async def test_a_session_is_renamed_and_exported(code, tmp_path):
         await window.command("acp-coder: Export Session…")
         await window.choose("Colours")
         await window.eventually(window.editor_text, lambda text: "Which colour?" in text and "Blue." in text)
+
+
+async def test_another_session_is_mentioned_by_its_title(code, tmp_path):
+    async with working(code, tmp_path, ["It is green.", "Green."]) as (window, model):
+        chat = Chat(window)
+        await chat.open()
+        await chat.send("Paint the fence")
+        await answered(window, chat, "It is green.")
+        await window.command("acp-coder: New Session")
+        await window.eventually(chat.answers, lambda texts: texts == [])
+        await chat.box.fill("")
+        await chat.box.press_sequentially("Which colour was it? @the-fen")
+        names = chat.frame.locator(".suggestions .label")
+        await window.eventually(names.all_inner_texts, lambda labels: labels == ["Paint the fence"])
+        await chat.box.press("Enter")
+        await window.eventually(chat.box.input_value, lambda text: text.strip().endswith("@Paint-the-fence"))
+        await chat.box.press("Enter")
+        await answered(window, chat, "Green.")
+        assert "It is green." in prompts(model)[-1]
+
+
+async def test_what_is_remembered_is_revoked_and_rules_and_servers_are_listed(code, tmp_path):
+    run = Answer(tool_calls=(Call("bash", {"command": "touch made"}),))
+    async with working(code, tmp_path, [run, "Done."]) as (window, _):
+        chat = Chat(window)
+        await chat.open()
+        await window.command("acp-coder: MCP Servers…")
+        await window.eventually(window.notifications, lambda texts: any("no MCP servers" in text for text in texts))
+        await window.command("acp-coder: Rules…")
+        title, labels = await window.quick_input()
+        assert "Rules" in title and any(label.startswith("Autonomy: ") for label in labels)
+        await window.page.keyboard.press("Escape")
+
+        await chat.send("Make it")
+        options = await window.eventually(chat.options, len)
+        await chat.permit(next(option for option in options if option.startswith("Always allow")))
+        await answered(window, chat, "Done.")
+        await window.command("acp-coder: Permissions…")
+        _, labels = await window.quick_input()
+        await window.choose(next(label for label in labels if label.startswith("always allow")))
+        await window.page.locator(".monaco-dialog-box").get_by_role("button", name="Revoke").click()
+        await window.eventually(chat.answers, lambda texts: texts[-1].startswith("Revoked #"))
+        await window.command("acp-coder: Permissions…")
+        told = "Nothing is remembered for this folder"
+        await window.eventually(window.notifications, lambda texts: any(told in text for text in texts))

@@ -124,6 +124,11 @@ async def test_what_a_prompt_changed_is_reviewed_above_the_box_and_in_the_file(c
         await window.eventually(window.status_bar, lambda items: "Ln 3, Col 1" in items)
         await window.page.keyboard.press("Alt+F5")
         await window.eventually(window.status_bar, lambda items: "Ln 20, Col 1" in items)
+        # What is kept is kept in the next window, too; VS Code has stored it a moment after the click.
+        await window.reload()
+        await chat.box.wait_for()
+        await window.eventually(bar.inner_text, lambda text: text.split()[:4] == "1 file +2 −2".split())
+        await window.open_file(file)
         await window.page.locator(".view-line", has_text="LINE 20").locator("span span").first.hover()
         await window.page.locator(".monaco-hover:visible a", has_text="Undo").click()
         restored = TEXT.replace("line 3\n", "LINE 3\n")

@@ -12,6 +12,7 @@ from acp_agent.commands.config import config_here
 from acp_agent.config.credentials import find_key
 from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig, ProviderOptions
+from acp_agent.config.provider_rows import row_of
 from acp_agent.config.wire_apis import WIRE_APIS
 from acp_agent.errors import ConfigError, ProviderError
 from acp_agent.llm.base import Provider
@@ -38,7 +39,7 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
         try:
             models = anyio.run(_choices, config, name, environ)
         except (ConfigError, ProviderError) as error:
-            sys.stderr.write(f"{label}: {error}\n")
+            sys.stderr.write(f"{label}: {str(error).removeprefix(f'{label}: ')}\n")
             status = 1
             continue
         if name == "default" and len(names) > 1:
@@ -50,15 +51,14 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
 
 
 async def _choices(config: Config, name: str, environ: Mapping[str, str]) -> Sequence[str]:
-    """The configured models, else those that the server lists."""
-    settings = config.settings.provider(name)
-    if settings is None:
-        raise ConfigError(config.settings.no_provider(name))
+    """The configured models, then those that the server lists; the one that is taken without a choice is the first."""
+    settings = config.settings.provider(name) or ProviderConfig()
     api, named = settings.api or choose_api(settings.base_url), "" if name == "default" else f" --provider {name}"
     key = find_key(name, settings, environ)
     if key is None and settings.api_key_env and needs_key(settings.base_url, api):
         raise ConfigError(f"no API key: set {settings.api_key_env}, or run `acp-coder login{named}`")
-    return list(dict.fromkeys([*settings.models, *await listed(name, settings, key.value if key else None)]))
+    found = dict.fromkeys([*settings.models, *await listed(name, settings, key.value if key else None)])
+    return sorted(found, key=lambda model: (row := row_of(settings.base_url)) is None or model != row.model)
 
 
 async def listed(name: str, settings: ProviderConfig, key: str | None) -> Sequence[str]:

@@ -88,8 +88,8 @@ async def checkpoints(undoing: Undoing) -> str:
 
 
 def _checkpoint_line(point: methods.UndoCheckpoint) -> str:
-    added, removed = sum(each.added for each in point.files), sum(each.removed for each in point.files)
-    number = len(point.files)
+    files = [each for each in point.files if not each.cache]
+    added, removed, number = sum(each.added for each in files), sum(each.removed for each in files), len(files)
     count = f"{number} file{'s' if number != 1 else ''} (+{added} -{removed})" if number else "no files"
     back = " and ".join(["files"] * point.undone + ["conversation"] * point.cut)
     undone = f", {back} taken back" if back else ""
@@ -264,11 +264,12 @@ async def diff(session: Session, undoing: Undoing, rest: str) -> str:
             meta={"undo": True},
         )
     )
-    added, removed = sum(each.added for each in files), sum(each.removed for each in files)
+    counted = [each for each in files if not each.cache]
+    added, removed = sum(each.added for each in counted), sum(each.removed for each in counted)
     mixed = [str(each.path) for each in files if each.mixed]
     also = f" Changes that are not the agent's are also in {named(mixed, MOST_SHOWN)}."
     part = f" in the first {MOST_FILES} of them" if any(MANY_FILES in each.words for each in files) else ""
-    told = f"{len(files)} file{'s' if len(files) > 1 else ''} changed {since} (+{added} -{removed}{part})."
+    told = f"{len(counted)} file{'s' * (len(counted) != 1)} changed {since} (+{added} -{removed}{part})."
     return told + (also if mixed else "")
 
 
@@ -323,6 +324,6 @@ def _as_changes(changes: Sequence[FileChange]) -> list[methods.UndoChange]:
         shown, words = (each.shown, each.words) if left > 0 else (False, "there is too much to show")
         old, new = (each.old, each.new) if shown else (UNSET, UNSET)
         hunks = [methods.UndoHunk(id_, *hunk) for id_, hunk in zip(hunk_ids(each), each.hunks, strict=True)]
-        lines = (each.kind, each.added, each.removed)
+        lines = (each.kind, each.added, each.removed, each.cache)
         found.append(methods.UndoChange(str(each.path), *lines, old, new, shown, words, each.mixed, each.calls, hunks))
     return found

@@ -21,7 +21,7 @@ from acp_agent.loop.session import Session
 from acp_agent.loop.shell.session_shell import Shell
 from acp_agent.loop.undo.change_recorder import ChangeRecorder
 from acp_agent.schema.undo_methods import ChangedFile, UndoCheckpoint, What
-from acp_agent.undo.base import NOTHING, Change, Entry, Operation, named
+from acp_agent.undo.base import NOTHING, Change, Entry, Operation, is_cache, named
 from acp_agent.undo.contents import ContentError
 from acp_agent.undo.file_changes import MOST_FILES, FileChange, file_change, parts_of, without
 from acp_agent.undo.merge import merge
@@ -116,7 +116,7 @@ class Undoing:
             undone = bool(calls) and all(each.state == "taken back" for each in calls)
             uncovered = [*dict.fromkeys(each.uncovered for each in made if each.uncovered)]
             told = (prompt.number, prompt.time, prompt.title, prompt.message_id, undone, prompt.cut)
-            changed = [ChangedFile(str(each.path), each.kind, each.added, each.removed) for each in files]
+            changed = [ChangedFile(str(each.path), each.kind, each.added, each.removed, each.cache) for each in files]
             found.append(UndoCheckpoint(*told, changed, uncovered))
         return found
 
@@ -170,13 +170,14 @@ class Undoing:
         rest: Container[Path] | None = None,
     ) -> tuple[FileChange, ...]:
         """What these changes amount to, file by file; `now`: what is left of it; `rest`: not compared."""
-        found = []
+        found, display = [], self._shell.roots.display
         rest = {*[*by_path(changes)][MOST_FILES:]} if rest is None else rest
         for path, part in parts_of(changes, now, self._recorder.contents).items():
             compared = self._shown(path, part.old, part.new) if path not in rest else None
             if (shown := compared or file_change(path, part.old, part.new, None)) is not None:
-                found.append(replace(shown, calls=(calls or {}).get(path, ()), mixed=part.mixed))
-        return tuple(found)
+                by = (calls or {}).get(path, ())
+                found.append(replace(shown, calls=by, mixed=part.mixed, cache=is_cache(display(path))))
+        return tuple(sorted(found, key=lambda each: each.cache))
 
     def _shown(self, path: Path, before: Entry, after: Entry) -> FileChange | None:
         """Remembered: lists of many prompts are asked for again and again."""
@@ -315,9 +316,13 @@ class Undoing:
             file_change(step.path, step.now, step.then, contents if number < MOST_FILES else None)
             for number, step in enumerate(plan.steps)
         )
-        known = plan.remarks()
+        known, display = plan.remarks(), self._shell.roots.display
         return tuple(
-            replace(each, words="; ".join(filter(None, (each.words, known.get(each.path)))))
+            replace(
+                each,
+                words="; ".join(filter(None, (each.words, known.get(each.path)))),
+                cache=is_cache(display(each.path)),
+            )
             for each in shown
             if each is not None
         )

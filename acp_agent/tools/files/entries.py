@@ -6,7 +6,6 @@ A path names the entry itself: a link is deleted, moved or copied as a link, wha
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -148,9 +147,10 @@ class Transfer(Tool[TransferParams]):
         places = (Location(roots.named(params.source)), Location(roots.named(params.destination)))
         return Description(f"{self.verb} {params.source} to {params.destination}", places)
 
-    @abstractmethod
     def paths(self, params: TransferParams, roots: Roots) -> tuple[Path, Path]:
         """Source and destination. Raises ToolError if one must not be used or replaced."""
+        source = not_a_root(roots, params.source) if self.kind == "move" else roots.entry(params.source)
+        return source, not_a_root(roots, params.destination)
 
     def access(self, params: TransferParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         source, destination = self.paths(params, roots)
@@ -168,10 +168,11 @@ class Transfer(Tool[TransferParams]):
         source, destination, judged = preview.state
         await check_transfer(params, source, destination, ctx)
         moves, most = self.kind == "move", ctx.config.files.max_tree_entries
-        act = ctx.files.move if moves else ctx.files.copy
+        transfer = ctx.files.move if moves else ctx.files.copy
         try:
-            tally = await act(source, destination, overwrite=params.overwrite, max_entries=most, judged=judged)
-        finally:  # What the model has seen of replaced files is no longer so.
+            tally = await transfer(source, destination, overwrite=params.overwrite, max_entries=most, judged=judged)
+        finally:
+            # What the model has seen of files that are replaced, or gone.
             for path in (source, destination) if moves else (destination,):
                 ctx.memory.ledger.forget_below(path)
         return told(f"{params.source} was {self.done} to {params.destination}", tally)

@@ -13,7 +13,6 @@ from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.folders.trees import Judged
 from acp_agent.tools.files.entries import (
     Transfer,
-    TransferParams,
     delete_access,
     need_allowed,
     need_entry,
@@ -117,9 +116,6 @@ class CopyPath(Transfer):
     done = "copied"
     verb = "Copy"
 
-    def paths(self, params: TransferParams, roots: Roots) -> tuple[Path, Path]:
-        return roots.entry(params.source), not_a_root(roots, params.destination)
-
 
 class MovePath(Transfer):
     name = "move_path"
@@ -127,6 +123,3 @@ class MovePath(Transfer):
     kind = "move"
     done = "moved"
     verb = "Move"
-
-    def paths(self, params: TransferParams, roots: Roots) -> tuple[Path, Path]:
-        return not_a_root(roots, params.source), not_a_root(roots, params.destination)

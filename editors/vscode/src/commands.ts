@@ -9,7 +9,10 @@ import type { Marks } from "./core/marks.js";
 import { ago } from "./core/words.js";
 import type { CallRecord, ToolCalls } from "./core/toolCalls.js";
 import { messageOf, plain } from "./core/words.js";
+import { AgentPanels } from "./editor/agentPanels.js";
 import type { Asking } from "./editor/asking.js";
+import { mayRestart } from "./editor/interrupting.js";
+import { pickModel } from "./editor/modelPicker.js";
 import type { Diffs } from "./editor/diffs.js";
 import type { Outputs } from "./editor/outputs.js";
 import type { Plans } from "./editor/plans.js";
@@ -57,6 +60,7 @@ type Handler = (...args: unknown[]) => unknown;
 
 export function registerCommands(parts: Parts): vscode.Disposable {
   const { host, chat, diffs, outputs, questions, restoring, changes, terminals, trace, log } = parts;
+  const panels = new AgentPanels(host, parts.program, () => chat.show());
   const handlers: Record<string, Handler> = {
     openChat: () => chat.show(),
     newSession: async () => {
@@ -179,6 +183,9 @@ export function registerCommands(parts: Parts): vscode.Disposable {
     },
     renameSession: (info) => renameSession(parts, info),
     exportSession: (info) => exportSession(parts, info),
+    permissions: () => needOwn(host).then(() => panels.permissions()),
+    mcpServers: () => needOwn(host).then(() => panels.servers()),
+    rules: () => needOwn(host).then(() => panels.rules()),
     followOff: () => set("followMode", false),
     nextChange: () => parts.hunks.step(1),
     previousChange: () => parts.hunks.step(-1),
@@ -329,20 +336,26 @@ async function deleteSession(host: AgentHost, info: unknown): Promise<void> {
 /** The agent's program, chosen among the files of this machine. */
 async function locate(host: AgentHost): Promise<void> {
   const [file] = (await vscode.window.showOpenDialog({ title: "The agent's program", openLabel: "Use it" })) ?? [];
-  if (file !== undefined) {
+  if (file !== undefined && (await mayRestart(host))) {
     await set("command", file.fsPath);
     await host.restart();
   }
 }
 
-/** A provider and its key, typed into a password box. */
-async function loginByKey(firstStart: FirstStart): Promise<void> {
+/** A provider, its key, typed into a password box, and its model. */
+async function loginByKey(host: AgentHost, firstStart: FirstStart): Promise<void> {
   const providers = await firstStart.providers();
   const items = providers.map(({ id, detail, hasKey }) => ({ label: id, description: hasKey ? "has a key" : "", detail }));
   const provider = (await vscode.window.showQuickPick(items, { title: "Log in", placeHolder: "Whose API key?", matchOnDetail: true }))?.label;
   const key = provider && (await vscode.window.showInputBox({ title: `API key for ${provider}`, password: true, ignoreFocusOut: true, prompt: "It is stored in the keyring or a private file, not in the settings." }));
   if (provider && key) {
-    await firstStart.begin(provider, key.trim());
+    await firstStart.store(provider, key.trim());
+    // Where the models are not listed, or none is picked, the provider's first one is used.
+    const models = await firstStart.models(provider).catch(() => undefined);
+    const model = (models && models.names.length > 0 && (await pickModel(models))) || "";
+    if (await mayRestart(host)) {
+      await firstStart.begin(provider, model);
+    }
   }
 }
 
@@ -350,7 +363,7 @@ async function loginByKey(firstStart: FirstStart): Promise<void> {
 async function login({ host, program, firstStart }: Parts, methodId: unknown): Promise<void> {
   await host.start();
   if (firstStart.serves(methodId)) {
-    await loginByKey(firstStart);
+    await loginByKey(host, firstStart);
     return;
   }
   const methods = host.authMethods;
@@ -392,7 +405,7 @@ async function login({ host, program, firstStart }: Parts, methodId: unknown): P
     });
   });
   await closed;
-  if (terminal.exitStatus?.code === 0) {
+  if (terminal.exitStatus?.code === 0 && (await mayRestart(host))) {
     await host.restart();
   }
 }

@@ -7,7 +7,7 @@ import { Forms } from "./agent/forms.js";
 import { AgentHost } from "./agent/host.js";
 import { problems } from "./agent/problems.js";
 import { Program } from "./agent/program.js";
-import { Undo } from "./agent/undo.js";
+import { type KeptMemory, Undo } from "./agent/undo.js";
 import { SessionsTree } from "./chat/sessionsTree.js";
 import { ChatView } from "./chat/view.js";
 import { registerCommands } from "./commands.js";
@@ -41,6 +41,10 @@ import { Trace } from "./trace.js";
 const LAST_SESSION = "acpCoder.lastSession";
 /** The sessions in which a turn runs: what of them is found at the next start was interrupted. */
 const RUNNING = "acpCoder.running";
+const KEPT = "acpCoder.kept";
+/** Sessions of which it is stored what the user keeps, the newest first, and how many changes of each. */
+const KEPT_SESSIONS = 20;
+const MOST_KEPT = 2_000;
 
 let running: AgentHost | undefined;
 
@@ -110,8 +114,9 @@ export function activate(context: vscode.ExtensionContext): void {
   const firstStart = new FirstStart(host, program);
   const typedCommands = new TypedCommands();
   undo.reviews = true;
+  undo.memory = keptIn(context.workspaceState);
   const hunks = new Hunks(undo);
-  const chat = new ChatView(context.extensionUri, host, calls, terminals, undo, forms, firstStart, typedCommands);
+  const chat = new ChatView(context.extensionUri, host, calls, terminals, undo, forms, firstStart, typedCommands, program);
   const asking = new Asking(host, chat);
   const previews = new Previews();
   const restoring = new Restoring(host, undo, previews, chat);
@@ -275,6 +280,18 @@ function remember(context: vscode.ExtensionContext, session: { readonly id: stri
 function noteRunning(context: vscode.ExtensionContext, id: string, runs: boolean): void {
   const others = context.workspaceState.get<readonly string[]>(RUNNING, []).filter((other) => other !== id);
   context.workspaceState.update(RUNNING, runs ? [...others, id] : others).then(undefined, () => undefined);
+}
+
+/** What the user keeps of the changes of the sessions of this workspace. */
+function keptIn(state: vscode.Memento): KeptMemory {
+  const all = (): readonly (readonly [string, readonly string[]])[] => state.get(KEPT, []);
+  return {
+    read: (id) => all().find(([session]) => session === id)?.[1] ?? [],
+    write: (id, keys) => {
+      const others = all().filter(([session]) => session !== id);
+      state.update(KEPT, [[id, keys.slice(-MOST_KEPT)], ...others].slice(0, KEPT_SESSIONS)).then(undefined, () => undefined);
+    },
+  };
 }
 
 /** A session that was loaded: whether its turn was cut off, with the window or the agent. */

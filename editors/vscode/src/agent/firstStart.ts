@@ -1,13 +1,15 @@
 import { Emitter } from "../core/emitter.js";
-import type { StartFacts } from "../core/messages.js";
+import type { StartFacts, StartModels } from "../core/messages.js";
 import { messageOf } from "../core/words.js";
 import type { AgentHost } from "./host.js";
 import type { Program } from "./program.js";
 
 /** The login method of acp-coder, whose command this drives: other agents' are left to a terminal. */
 const METHOD = "login";
+/** Behind the model that the agent uses already. */
+const USED = / \(in use\)$/u;
 
-/** The first start: a provider, a key for it, and the start with both, by the agent's own commands. */
+/** The first start: a provider, a key for it, a model, and the start with them, by the agent's own commands. */
 export class FirstStart {
   readonly changed = new Emitter<undefined>();
   /** What the card shows, while a login is needed. */
@@ -43,15 +45,62 @@ export class FirstStart {
     });
   }
 
-  /** Stores the key, if there is one, and starts the agent with this provider. */
-  async begin(provider: string, key: string): Promise<void> {
+  /** Those that the agent can use there, as the server lists them; chosen is what it uses, or would. Throws if it cannot be asked. */
+  async models(provider: string): Promise<StartModels> {
+    const lines = (await this.program.output(["models", provider])).split("\n").filter((line) => line !== "");
+    const name = (line: string): string => line.replace(USED, "").replace(`${provider}/`, "");
+    return { provider, names: lines.map(name), chosen: name(lines.find((line) => USED.test(line)) ?? lines[0] ?? "") };
+  }
+
+  async store(provider: string, key: string): Promise<void> {
+    await this.program.output([METHOD, provider], key);
+  }
+
+  /** Starts the agent with a model of this provider; empty: with the provider's own first one. */
+  async begin(provider: string, model: string): Promise<void> {
+    await this.program.output(["config", "set", "agent.provider", provider]);
+    await this.program.output(["config", "set", "agent.model", model === "" ? "" : `${provider}/${model}`]);
+    await this.host.restart();
+  }
+
+  // --- from the card ----------------------------------------------------------------------------------------------
+
+  /** Stores the key, if there is one, and shows the models. */
+  async offer(provider: string, key: string): Promise<void> {
+    await this.work(async () => {
+      if (key !== "") {
+        await this.store(provider, key);
+      }
+      const none: StartModels = { provider, names: [], chosen: "" };
+      try {
+        this.show({ models: await this.models(provider) });
+      } catch (error) {
+        this.show({ models: none, error: messageOf(error) });
+      }
+    });
+  }
+
+  choose(chosen: string): void {
+    if (this.now?.models) {
+      this.show({ models: { ...this.now.models, chosen } });
+    }
+  }
+
+  async beginWith(model: string): Promise<void> {
+    const provider = this.now?.models?.provider;
+    if (provider !== undefined) {
+      await this.work(() => this.begin(provider, model));
+    }
+  }
+
+  back(): void {
+    this.show({ models: null, error: "" });
+  }
+
+  private async work(run: () => Promise<void>): Promise<void> {
     this.show({ busy: true, error: "" });
     try {
-      if (key !== "") {
-        await this.program.output([METHOD, provider], key);
-      }
-      await this.program.output(["config", "set", "agent.provider", provider]);
-      await this.host.restart();
+      await run();
     } catch (error) {
       if (!this.host.needsLogin) {
         throw error;
@@ -72,7 +121,7 @@ export class FirstStart {
       this.looking = true;
       try {
         const providers = await this.providers();
-        this.now = providers.length > 0 ? { providers, busy: false, error: "" } : null;
+        this.now = providers.length > 0 ? { providers, models: null, busy: false, error: "" } : null;
       } finally {
         this.looking = false;
       }

@@ -67,10 +67,11 @@ type Asked = Omit<Form, "id"> & { readonly elicitationId?: string };
 
 function contentOf(request: CreateElicitationRequest): Asked {
   const { message } = request;
+  const sessionId = "sessionId" in request && typeof request.sessionId === "string" ? request.sessionId : "";
   if (request.mode === "form") {
     const { requestedSchema: schema } = request as ElicitationFormMode;
     fieldsOf(schema); // Throws for a field that no form of ours can have.
-    return { message, schema };
+    return { message, sessionId, schema };
   }
   if (request.mode !== "url") {
     throw new RequestFailure(INVALID_PARAMS, `unknown elicitation mode ${request.mode}`);
@@ -79,5 +80,5 @@ function contentOf(request: CreateElicitationRequest): Asked {
   if (!/^https?:\/\//iu.test(url)) {
     throw new RequestFailure(INVALID_PARAMS, `only web URLs are opened, not ${url}`);
   }
-  return { message, schema: null, url, elicitationId };
+  return { message, sessionId, schema: null, url, elicitationId };
 }

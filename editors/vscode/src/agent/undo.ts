@@ -28,6 +28,12 @@ export interface Undoable {
   readonly session: ChangesResponse;
 }
 
+/** What the user keeps of the changes of sessions (`Kept`). */
+export interface KeptMemory {
+  read(sessionId: string): readonly string[];
+  write(sessionId: string, keys: readonly string[]): void;
+}
+
 const NO_CHANGES: ChangesResponse = { changes: [], notCovered: [] };
 const NOTHING: Undoable = { checkpoints: { checkpoints: [], redo: false }, of: {}, last: undefined, turn: NO_CHANGES, session: NO_CHANGES };
 
@@ -40,6 +46,8 @@ export class Undo {
   watched = false;
   /** Whether what a prompt changed is shown once its turn is over. */
   reviews = false;
+  /** Where what the user keeps outlives this window or page, by session. */
+  memory: KeptMemory | undefined;
   private readonly known = new WeakMap<Session, Undoable>();
   private readonly kept = new Map<string, Kept>();
   private looking: Promise<void> | undefined;
@@ -87,8 +95,13 @@ export class Undo {
 
   get keeps(): Kept {
     const id = this.host.active?.id ?? "";
-    const kept = this.kept.get(id) ?? new Kept();
-    this.kept.set(id, kept);
+    let kept = this.kept.get(id);
+    if (kept === undefined) {
+      kept = new Kept(this.memory?.read(id), (keys) => {
+        this.memory?.write(id, keys);
+      });
+      this.kept.set(id, kept);
+    }
     return kept;
   }
 

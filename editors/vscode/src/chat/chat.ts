@@ -9,7 +9,7 @@ import type { Emitter } from "../core/emitter.js";
 import { MODES, pickersOf } from "../core/pickers.js";
 import { labelIn } from "../core/uris.js";
 import type { CallRecord, ToolCalls } from "../core/toolCalls.js";
-import type { Attachment, ChatFacts, ChatState, FromView, Picker, StartFacts, ToolCard, ToView } from "../core/messages.js";
+import type { Attachment, ChatFacts, ChatState, Form, FromView, Picker, StartFacts, ToolCard, ToView } from "../core/messages.js";
 import { Outbox } from "./outbox.js";
 
 const FACTS: Readonly<Record<SessionFact, readonly (keyof ChatFacts)[]>> = {
@@ -182,16 +182,23 @@ export class Chat {
       pickers: pickersOf(transcript?.options ?? [], transcript?.modes ?? null),
       permissions: (session?.questions ?? []).map(({ id, toolCallId, title, options, hasDiff, about, seen }) => ({ id, toolCallId, title, options, hasDiff, about, seen })),
       waiting: host.questions.length,
-      form: this.place.forms.now,
+      form: this.form(),
       queue: session?.queued ?? [],
       prompts: this.undo.facts,
       changes: this.undo.left.map((change) => {
         const { added, removed } = this.undo.keeps.left(change);
-        return { path: change.path, label: labelIn(session?.cwd, change.path), added, removed };
+        return { path: change.path, label: labelIn(session?.cwd, change.path), added, removed, cache: change.cache };
       }),
       images: host.capabilities.promptCapabilities?.image === true,
       may: host.may,
     };
+  }
+
+  /** The form that waits; with its session's name where that is not plain. */
+  private form(): Form | null {
+    const form = this.place.forms.now;
+    const session = this.host.all.length > 1 && form !== null ? this.host.session(form.sessionId) : undefined;
+    return form === null || session === undefined ? form : { ...form, from: session.title === "" ? "Untitled" : session.title };
   }
 
   private card(toolCallId: string): ToolCard | undefined {

@@ -1,10 +1,11 @@
-import type { ContentBlock } from "@agentclientprotocol/sdk";
+import type { ContentBlock, SessionInfo } from "@agentclientprotocol/sdk";
 import * as vscode from "vscode";
 import type { AgentHost } from "../agent/host.js";
 import { problemsAsText } from "../editor/languageServers.js";
 import type { TypedCommands } from "../editor/typedCommands.js";
+import { pageLinks, pageOf } from "../core/contentBlocks.js";
 import { labelOfUri } from "../core/uris.js";
-import { beginning, plainText, short } from "../core/words.js";
+import { ago, beginning, plainText, short } from "../core/words.js";
 import type { Attachment, Completion } from "../core/messages.js";
 
 const MOST_FILES = 40;
@@ -16,9 +17,13 @@ const PATIENCE = 1_500;
 
 /**
  * Completions after an `@`: the selection, the problems, what is changed in git, the last command of a terminal; open
- * files, files and folders by name, and symbols.
+ * files, files and folders by name, symbols, and `sessions` by their titles; or the address of a web page.
  */
-export async function complete(query: string, commands: TypedCommands): Promise<Completion[]> {
+export async function complete(query: string, commands: TypedCommands, sessions?: () => Promise<readonly SessionInfo[]>): Promise<Completion[]> {
+  const page = pageOf(query);
+  if (page !== undefined) {
+    return [{ insert: page, label: page, detail: "the web page, which the agent reads", attachment: { kind: "page", uri: page, label: page } }];
+  }
   const wanted = query.toLowerCase();
   const diff = "diff".startsWith(wanted) ? await inTime(diffEntry()) : undefined;
   const entries = [selectionEntry(), problemsEntry(), diff, terminalEntry(commands)];
@@ -38,7 +43,7 @@ export async function complete(query: string, commands: TypedCommands): Promise<
   });
   files.sort((left, right) => rank(left, wanted) - rank(right, wanted));
   const folders = new Map(inFolders.flatMap((uri) => foldersLike(uri, wanted)));
-  return [...fixed, ...folders.values(), ...files.slice(0, MOST_FILES).map(fileEntry), ...(await symbolEntries(wanted))];
+  return [...fixed, ...folders.values(), ...files.slice(0, MOST_FILES).map(fileEntry), ...(await symbolEntries(wanted)), ...(await sessionEntries(wanted, sessions))];
 }
 
 /** What comes soon; nothing if it fails: the rest of the list is not withheld for it. */
@@ -77,6 +82,26 @@ async function symbolEntries(wanted: string): Promise<Completion[]> {
     const attachment = rangeAttachment(uri, range);
     return { insert: name, label: name, detail: attachment.label, attachment };
   });
+}
+
+const MOST_SESSIONS = 10;
+
+/** Those whose title has the words, newest first; all of them for `session`. */
+async function sessionEntries(wanted: string, sessions?: () => Promise<readonly SessionInfo[]>): Promise<Completion[]> {
+  if (sessions === undefined || wanted.length < 3 || wanted.includes("/")) {
+    return [];
+  }
+  const found = ((await inTime(sessions())) ?? []).filter(({ title }) => (title ?? "") !== "");
+  const named = found.filter(({ title }) => "session".startsWith(wanted) || insertOf(title ?? "").toLowerCase().includes(wanted));
+  return named.slice(0, MOST_SESSIONS).map(({ sessionId, title, updatedAt }) => {
+    const label = short(title ?? "", LABEL_CHARS);
+    return { insert: insertOf(label), label, detail: ["session", ago(updatedAt ?? undefined)].filter((part) => part !== "").join(", "), attachment: { kind: "session", sessionId, label } };
+  });
+}
+
+/** A title as one word. */
+function insertOf(title: string): string {
+  return title.trim().replace(/[\s@]+/gu, "-");
 }
 
 interface Repository {
@@ -151,7 +176,7 @@ export function rangeAttachment(uri: vscode.Uri, { start, end }: vscode.Range): 
 }
 
 /** The prompt as ACP content blocks. Anything the agent does not accept as a block becomes text. */
-export async function blocksOf(text: string, attachments: readonly Attachment[], host: AgentHost): Promise<ContentBlock[]> {
+export async function blocksOf(text: string, attachments: readonly Attachment[], host: AgentHost, sessionText?: (id: string) => Promise<string>): Promise<ContentBlock[]> {
   const embedded = host.capabilities.promptCapabilities?.embeddedContext === true;
   const blocks: ContentBlock[] = [{ type: "text", text }];
   for (const attachment of attachments) {
@@ -173,6 +198,14 @@ export async function blocksOf(text: string, attachments: readonly Attachment[],
           blocks.push({ type: "text", text: "\n@problems" });
         }
         break;
+      case "session":
+        if (sessionText !== undefined) {
+          const told = beginning(await sessionText(attachment.sessionId), SELECTION_CHARS);
+          blocks.push(resource(`acp-coder:session/${attachment.sessionId}/${encodeURIComponent(attachment.label)}`, attachment.label, told, embedded));
+        }
+        break;
+      case "page":
+        break; // With those that are only typed.
       case "text":
         blocks.push(resource(`vscode:${encodeURIComponent(attachment.label)}`, attachment.label, attachment.text, embedded));
         break;
@@ -181,7 +214,7 @@ export async function blocksOf(text: string, attachments: readonly Attachment[],
         break;
     }
   }
-  return blocks;
+  return [...blocks, ...pageLinks(text, attachments)];
 }
 
 /** Whether the agent itself replaces `@problems` (`agentCapabilities._meta.lsp.mentions`). */

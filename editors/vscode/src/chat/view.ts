@@ -1,12 +1,16 @@
+import type { SessionInfo } from "@agentclientprotocol/sdk";
 import { randomBytes } from "node:crypto";
 import * as vscode from "vscode";
 import type { FirstStart } from "../agent/firstStart.js";
 import type { Forms } from "../agent/forms.js";
 import type { AgentHost } from "../agent/host.js";
+import type { Program } from "../agent/program.js";
 import type { Undo } from "../agent/undo.js";
 import type { Attachment, FromView } from "../core/messages.js";
 import type { ToolCalls } from "../core/toolCalls.js";
 import { messageOf, plural, withoutIcons } from "../core/words.js";
+import { mayRestart } from "../editor/interrupting.js";
+import { pickModel } from "../editor/modelPicker.js";
 import type { TypedCommands } from "../editor/typedCommands.js";
 import type { Terminals } from "../editor/terminals.js";
 import { Chat } from "./chat.js";
@@ -49,12 +53,13 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
     private readonly forms: Forms,
     private readonly start: FirstStart,
     private readonly commands: TypedCommands,
+    program: Program,
   ) {
     this.chat = new Chat(host, calls, undo, {
       forms,
       start,
       terminals,
-      blocks: (text, attachments) => blocksOf(text, attachments, host),
+      blocks: (text, attachments) => blocksOf(text, attachments, host, (id) => program.output(["sessions", "show", id])),
       session: () => host.ready(),
       post: (message) => {
         this.view?.webview.postMessage(message).then(undefined, () => undefined);
@@ -146,7 +151,7 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
         await vscode.commands.executeCommand(`acpCoder.${message.type}`, message.prompt);
         return;
       case "complete":
-        this.chat.send({ type: "completions", request: message.request, entries: await complete(message.query, this.commands) });
+        this.chat.send({ type: "completions", request: message.request, entries: await complete(message.query, this.commands, this.host.isOwn ? (): Promise<SessionInfo[]> => this.others() : undefined) });
         return;
       case "openLocation":
         await vscode.commands.executeCommand("acpCoder.openLocation", message.path, message.line);
@@ -173,13 +178,36 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
         await this.choose(message.id);
         return;
       case "start":
-        await this.start.begin(message.provider, message.key);
+        await this.start.offer(message.provider, message.key);
+        return;
+      case "startModel":
+        await this.chooseModel();
+        return;
+      case "startWith":
+        if (await mayRestart(this.host)) {
+          await this.start.beginWith(message.model);
+        }
+        return;
+      case "startAgain":
+        this.start.back();
         return;
       case "command":
         if (COMMANDS.has(message.command)) {
           await vscode.commands.executeCommand(message.command, ...(message.argument === undefined ? [] : [message.argument]));
         }
         return;
+    }
+  }
+
+  private async others(): Promise<SessionInfo[]> {
+    return (await this.host.listSessions()).filter(({ sessionId }) => sessionId !== this.host.active?.id);
+  }
+
+  private async chooseModel(): Promise<void> {
+    const models = this.start.now?.models;
+    const chosen = models && (await pickModel(models));
+    if (chosen !== undefined && chosen !== null) {
+      this.start.choose(chosen);
     }
   }
 

@@ -34,8 +34,16 @@ export function aboutOf(record: CallRecord, meta: RequestPermissionRequest["tool
     text: text.slice(0, MOST_CHARS),
     diffs: whole ? diffs : diffs.map((diff) => ({ ...diff, lines: diff.lines.slice(0, 1_000) })),
     why: why.split(/\n+/u).filter((line) => line !== ""),
+    more: moreOf(meta?.["asked"]),
     whole,
   };
+}
+
+/** What acp-coder says of its reasons beyond the sentence: each where there are several, and the rules that ask. */
+function moreOf(asked: unknown): string[] {
+  const { reason, rule } = (typeof asked === "object" && asked !== null ? asked : {}) as { reason?: unknown; rule?: unknown };
+  const reasons = typeof reason === "string" ? visible(reason).split("; ") : [];
+  return [...(reasons.length > 1 ? reasons : []), ...(typeof rule === "string" && rule !== "" ? [`Rule: ${visible(rule)}`] : [])];
 }
 
 /** Below the session's folder from there, elsewhere whole: nobody should take one file for another. */

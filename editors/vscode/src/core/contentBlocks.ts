@@ -24,5 +24,20 @@ export function sentAgain({ label, uri, preview }: ShownAttachment): readonly At
   if (image?.[1] !== undefined && image[2] !== undefined) {
     return [{ kind: "image", label, mimeType: image[1], data: image[2] }];
   }
+  if (uri !== undefined && pageOf(uri) !== undefined) {
+    return [{ kind: "page", uri, label }];
+  }
   return uri?.startsWith("file:") === true ? [{ kind: "file", uri, label }] : [];
+}
+
+/** The address of a web page, if the text is one, without what ends a sentence. */
+export function pageOf(text: string): string | undefined {
+  return /^https?:\/\/[^\s/]+\S*$/iu.test(text) ? text.replace(/[)\]}>.,;:!?'"]+$/u, "") : undefined;
+}
+
+/** Links to the web pages that a prompt mentions (`@https://…`) or has attached. */
+export function pageLinks(text: string, attachments: readonly Attachment[]): ContentBlock[] {
+  const attached = attachments.flatMap((attachment) => (attachment.kind === "page" ? [attachment.uri] : []));
+  const typed = [...text.matchAll(/(?:^|[\s([{"'])@(\S+)/gu)].flatMap(([, word = ""]) => pageOf(word) ?? []);
+  return [...new Set([...attached, ...typed])].map((uri) => ({ type: "resource_link", uri, name: uri }));
 }

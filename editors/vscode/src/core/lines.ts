@@ -10,6 +10,16 @@ export interface LineEdit {
   readonly atLineStart: boolean;
 }
 
+interface Edit {
+  readonly range: { readonly start: { readonly line: number; readonly character: number }; readonly end: { readonly line: number } };
+  readonly text: string;
+}
+
+/** A change as VS Code tells it. They come from the end of the text to its beginning: earlier lines stay valid. */
+export function lineEdit({ range: { start, end }, text }: Edit): LineEdit {
+  return { startLine: start.line, endLine: end.line, newBreaks: text.split("\n").length - 1, atLineStart: start.character === 0 };
+}
+
 /** Position of `line` (0-based) after `edit`: lines below move, a replaced line goes to the edit's beginning. */
 export function lineAfter(line: number, edit: LineEdit): number {
   const removed = edit.endLine - edit.startLine;

@@ -21,11 +21,21 @@ export interface Problem {
   readonly first?: boolean;
 }
 
-/** The card of the first start. */
+/** The card of the first start: a provider and its key, then a model. */
 export interface StartFacts {
   readonly providers: readonly { readonly id: string; readonly detail: string; readonly hasKey: boolean }[];
+  /** Of the provider that has its key now; null before. */
+  readonly models: StartModels | null;
   readonly busy: boolean;
   readonly error: string;
+}
+
+export interface StartModels {
+  readonly provider: string;
+  /** Empty: the provider lists none, or could not be asked. */
+  readonly names: readonly string[];
+  /** Empty: the provider's own first one. */
+  readonly chosen: string;
 }
 
 export interface ProblemAction {
@@ -173,8 +183,10 @@ export interface About {
   /** The command, or whatever else would be done; empty if the diffs say it all. */
   readonly text: string;
   readonly diffs: readonly { readonly label: string; readonly path: string; readonly lines: readonly string[] }[];
-  /** The reason, the risk and the rule. */
+  /** The reason in a sentence, the risk, and what an answer means besides. */
   readonly why: readonly string[];
+  /** Behind "Why?": the reasons one by one, and the rules. */
+  readonly more: readonly string[];
   /** False: it is too long to be shown whole here. */
   readonly whole: boolean;
 }
@@ -191,6 +203,8 @@ export interface ChangedPath {
   readonly label: string;
   readonly added: number;
   readonly removed: number;
+  /** Programs make it again: no count has it. */
+  readonly cache: boolean;
 }
 
 /** What can be taken back, where the agent can. */
@@ -206,6 +220,10 @@ export interface PromptFacts {
 /** What the agent asks by a form. */
 export interface Form {
   readonly id: number;
+  /** Empty: of none. */
+  readonly sessionId: string;
+  /** The title of its session, where several are open. */
+  readonly from?: string;
   readonly message: string;
   /** Its fields; `null` for a web page to open, `url`. */
   readonly schema: ElicitationSchema | null;
@@ -280,6 +298,10 @@ export type Attachment =
   | { readonly kind: "file"; readonly uri: string; readonly label: string }
   | { readonly kind: "selection"; readonly uri: string; readonly label: string; readonly startLine: number; readonly endLine: number }
   | { readonly kind: "problems"; readonly label: string }
+  /** A web page, which the agent reads. */
+  | { readonly kind: "page"; readonly uri: string; readonly label: string }
+  /** Another session, as a text. */
+  | { readonly kind: "session"; readonly sessionId: string; readonly label: string }
   | { readonly kind: "text"; readonly label: string; readonly text: string }
   | { readonly kind: "image"; readonly label: string; readonly mimeType: string; readonly data: string };
 
@@ -333,4 +355,7 @@ export type FromView =
   | { readonly type: "dismiss" }
   /** A provider and its key (empty: it has one), from the card of the first start. */
   | { readonly type: "start"; readonly provider: string; readonly key: string }
+  /** Then its model: from a list that can be searched; the start with it; or another provider. */
+  | { readonly type: "startModel" | "startAgain" }
+  | { readonly type: "startWith"; readonly model: string }
   | { readonly type: "command"; readonly command: string; readonly argument?: string };

@@ -84,12 +84,23 @@ function cut(lines: readonly string[], start: number, count: number): readonly s
 
 /** What a hunk is told by, wherever its lines stand: they move with what changes above them. */
 export function keyOfHunk(change: UndoChange, hunk: UndoHunk): string {
-  return JSON.stringify([change.path, linesOfHunk(change, hunk)]);
+  return digest(JSON.stringify([change.path, linesOfHunk(change, hunk)]));
 }
 
 /** The same for a change without hunks: a binary file, an empty one, a mode. */
 function keyOfFile({ path, kind, calls, added, removed }: UndoChange): string {
-  return JSON.stringify([path, kind, calls, added, removed]);
+  return digest(JSON.stringify([path, kind, calls, added, removed]));
+}
+
+/** Short, to be stored: two FNV-1a of 32 bits, the second one of the text from its end. */
+function digest(text: string): string {
+  let forth = 0x811c9dc5;
+  let back = 0x811c9dc5;
+  for (let index = 0, last = text.length - 1; index <= last; index += 1) {
+    forth = Math.imul(forth ^ text.charCodeAt(index), 0x01000193);
+    back = Math.imul(back ^ text.charCodeAt(last - index), 0x01000193);
+  }
+  return `${(forth >>> 0).toString(36)}.${(back >>> 0).toString(36)}`;
 }
 
 /** What is left to look at of a change. */
@@ -103,7 +114,15 @@ export interface Left {
 
 /** What the user has seen and keeps: it is not listed again until it changes. */
 export class Kept {
-  private readonly keys = new Set<string>();
+  private readonly keys: Set<string>;
+
+  /** `keys`: of earlier. `save` gets all there are after each change. */
+  constructor(
+    keys: readonly string[] = [],
+    private readonly save: (keys: readonly string[]) => void = () => undefined,
+  ) {
+    this.keys = new Set(keys);
+  }
 
   keep(change: UndoChange, hunk?: UndoHunk): void {
     const hunks = hunk === undefined ? change.hunks : [hunk];
@@ -113,6 +132,7 @@ export class Kept {
     if (hunks.length === 0) {
       this.keys.add(keyOfFile(change));
     }
+    this.save([...this.keys]);
   }
 
   left(change: UndoChange): Left {
@@ -132,9 +152,15 @@ export function figures({ added, removed }: { readonly added: number; readonly r
   return [...(added > 0 ? [`+${String(added)}`] : []), ...(removed > 0 ? [`−${String(removed)}`] : [])].join(" ");
 }
 
-/** Of several changes: "2 files +3 −1". */
+/** Of several changes: "2 files +3 −1". What programs make again is counted only where there is nothing else. */
 export function sum(changes: readonly UndoChange[]): string {
-  const added = changes.reduce((all, change) => all + change.added, 0);
-  const removed = changes.reduce((all, change) => all + change.removed, 0);
-  return [plural(changes.length, "file"), figures({ added, removed })].join(" ").trim();
+  const counted = changes.filter(({ cache }) => !cache);
+  const added = counted.reduce((all, change) => all + change.added, 0);
+  const removed = counted.reduce((all, change) => all + change.removed, 0);
+  return counted.length === 0 && changes.length > 0 ? cacheFiles(changes.length) : [plural(counted.length, "file"), figures({ added, removed })].join(" ").trim();
+}
+
+/** Those that programs make again. */
+export function cacheFiles(count: number): string {
+  return plural(count, "cache file");
 }

@@ -7,6 +7,8 @@ export interface ChangedFile {
   readonly kind: "changed" | "created" | "deleted";
   readonly added: number;
   readonly removed: number;
+  /** Programs make it again: it is listed last, and no count has it. */
+  readonly cache: boolean;
 }
 
 export interface ChangesRequest {
@@ -52,6 +54,8 @@ export interface UndoChange {
   readonly kind: "changed" | "created" | "deleted";
   readonly added: number;
   readonly removed: number;
+  /** Programs make it again: it is listed last, and no count has it. */
+  readonly cache: boolean;
   /** Null: no file. Absent if not shown. */
   readonly oldText: string | null;
   /** The same. */
@@ -169,6 +173,7 @@ function readChangedFile(value: unknown): ChangedFile {
     kind: oneOf(given["kind"], ["changed", "created", "deleted"], "changed"),
     added: count(given["added"]),
     removed: count(given["removed"]),
+    cache: given["cache"] === true,
   };
 }
 
@@ -195,6 +200,7 @@ function readUndoChange(value: unknown): UndoChange {
     kind: oneOf(given["kind"], ["changed", "created", "deleted"], "changed"),
     added: count(given["added"]),
     removed: count(given["removed"]),
+    cache: given["cache"] === true,
     oldText: textOrNull(given["oldText"]),
     newText: textOrNull(given["newText"]),
     shown: given["shown"] !== false,

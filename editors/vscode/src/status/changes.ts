@@ -3,7 +3,7 @@ import * as vscode from "vscode";
 import type { AgentHost } from "../agent/host.js";
 import type { Undo } from "../agent/undo.js";
 import type { ChangesResponse, UndoChange, UndoHunk } from "../core/undoMethods.js";
-import { figures, linesOfHunk, sum } from "../core/undo.js";
+import { cacheFiles, figures, linesOfHunk, sum } from "../core/undo.js";
 import { short, visible } from "../core/words.js";
 import type { Previews } from "../editor/previews.js";
 import type { Restoring } from "../editor/restoring.js";
@@ -15,6 +15,8 @@ export type ChangeRow =
   | { readonly type: "part"; readonly part: Part }
   | { readonly type: "file"; readonly part: Part; readonly change: UndoChange }
   | { readonly type: "hunk"; readonly part: Part; readonly change: UndoChange; readonly hunk: UndoHunk }
+  /** Those that programs make again. */
+  | { readonly type: "caches"; readonly part: Part }
   | { readonly type: "note"; readonly part: Part; readonly text: string };
 
 const TOOLTIP_LINES = 40;
@@ -69,10 +71,16 @@ export class ChangesTree implements vscode.TreeDataProvider<ChangeRow>, vscode.D
     }
     if (node.type === "part") {
       const { part } = node;
+      const caches = this.files(part).some(({ cache }) => cache);
       return [
-        ...this.files(part).map((change): ChangeRow => ({ type: "file", part, change })),
+        ...this.files(part).filter(({ cache }) => !cache).map((change): ChangeRow => ({ type: "file", part, change })),
+        ...(caches ? [{ type: "caches", part } as const] : []),
         ...this.changes(part).notCovered.map((text): ChangeRow => ({ type: "note", part, text })),
       ];
+    }
+    if (node.type === "caches") {
+      const { part } = node;
+      return this.files(part).filter(({ cache }) => cache).map((change) => ({ type: "file", part, change }));
     }
     if (node.type === "file") {
       return this.undo.keeps.left(node.change).hunks.map((hunk) => ({ ...node, type: "hunk", hunk }));
@@ -92,6 +100,8 @@ export class ChangesTree implements vscode.TreeDataProvider<ChangeRow>, vscode.D
     switch (node.type) {
       case "part":
         return this.partItem(node.part);
+      case "caches":
+        return cachesItem(node.part, this.files(node.part).filter(({ cache }) => cache).length);
       case "file":
         return fileItem(node);
       case "hunk":
@@ -123,8 +133,10 @@ export class ChangesTree implements vscode.TreeDataProvider<ChangeRow>, vscode.D
   async open(row: unknown): Promise<void> {
     const node = row as ChangeRow;
     if (node.type === "part") {
-      await this.previews.all(this.files(node.part), node.part === "turn" ? "Changes of the last prompt" : "Changes of the session");
-    } else if (node.type !== "note") {
+      const files = this.files(node.part);
+      const counted = files.filter(({ cache }) => !cache);
+      await this.previews.all(counted.length > 0 ? counted : files, node.part === "turn" ? "Changes of the last prompt" : "Changes of the session");
+    } else if (node.type === "file" || node.type === "hunk") {
       await this.previews.one(node.change, "changed", node.type === "hunk" ? node.hunk.newStart : undefined);
     }
   }
@@ -154,7 +166,7 @@ export class ChangesTree implements vscode.TreeDataProvider<ChangeRow>, vscode.D
       for (const change of this.files(node.part)) {
         keeps.keep(change);
       }
-    } else if (node.type !== "note") {
+    } else if (node.type === "file" || node.type === "hunk") {
       keeps.keep(node.change, node.type === "hunk" ? node.hunk : undefined);
     }
     this.undo.changed.fire();
@@ -168,6 +180,14 @@ export class ChangesTree implements vscode.TreeDataProvider<ChangeRow>, vscode.D
       await this.restoring.revert(node.change, since, node.type === "hunk" ? node.hunk : undefined);
     }
   }
+}
+
+function cachesItem(part: Part, count: number): vscode.TreeItem {
+  const item = new vscode.TreeItem(cacheFiles(count), vscode.TreeItemCollapsibleState.Collapsed);
+  item.id = JSON.stringify([part, "caches"]);
+  item.tooltip = "Programs make them again. They are not counted; what takes a prompt back takes them back, too.";
+  item.iconPath = new vscode.ThemeIcon("archive");
+  return item;
 }
 
 function fileItem(node: ChangeRow & { type: "file" }): vscode.TreeItem {

@@ -1,4 +1,5 @@
 import * as vscode from "vscode";
+import { lineEdit } from "../core/lines.js";
 import type { Marks } from "../core/marks.js";
 import type { Mark } from "../core/marks.js";
 import type { CallRecord, CallStatus, ToolCalls } from "../core/toolCalls.js";
@@ -67,16 +68,7 @@ export class InlineStatus implements vscode.Disposable {
       }),
       vscode.workspace.onDidChangeTextDocument(({ document, contentChanges }) => {
         if (document.uri.scheme === "file" && contentChanges.length > 0) {
-          // From the end of the text to its beginning, as VS Code sends them: earlier lines stay valid.
-          this.marks.edited(
-            document.uri.fsPath,
-            contentChanges.map(({ range, text }) => ({
-              startLine: range.start.line,
-              endLine: range.end.line,
-              newBreaks: text.split("\n").length - 1,
-              atLineStart: range.start.character === 0,
-            })),
-          );
+          this.marks.edited(document.uri.fsPath, contentChanges.map(lineEdit));
         }
       }),
       this.words,

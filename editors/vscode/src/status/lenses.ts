@@ -1,7 +1,9 @@
 import * as vscode from "vscode";
 import { Later } from "../core/later.js";
+import { lineEdit } from "../core/lines.js";
 import type { Mark, Marks } from "../core/marks.js";
-import type { ToolCalls } from "../core/toolCalls.js";
+import { HeldLines } from "../core/heldLines.js";
+import type { CallRecord, ToolCalls } from "../core/toolCalls.js";
 import { isOver } from "../core/toolCalls.js";
 import { short, withoutIcons } from "../core/words.js";
 
@@ -17,6 +19,11 @@ export class CallLenses implements vscode.CodeLensProvider, vscode.Disposable {
   private readonly drawing = new Later(REFRESH, () => {
     this.emitter.fire();
   });
+  /** For a call that is announced: its lens is there before it starts. */
+  private readonly placing = new Later(0, () => {
+    this.emitter.fire();
+  });
+  private readonly held = new Map<string, HeldLines<CallRecord>>();
 
   constructor(
     calls: ToolCalls,
@@ -26,19 +33,39 @@ export class CallLenses implements vscode.CodeLensProvider, vscode.Disposable {
     this.disposables.push(
       new vscode.Disposable(
         calls.changed.on(({ record, before }) => {
-          if (record.locations.length > 0 && (before?.status !== record.status || before.title !== record.title || before.locations !== record.locations || before.content !== record.content)) {
+          if (record.locations.length > 0 && before === undefined) {
+            this.placing.soon();
+          } else if (record.locations.length > 0 && (before?.status !== record.status || before.title !== record.title || before.locations !== record.locations || before.content !== record.content)) {
             this.refresh();
           }
         }),
       ),
       vscode.languages.registerCodeLensProvider({ scheme: "file" }, this),
+      vscode.workspace.onDidChangeTextDocument(({ document, contentChanges }) => {
+        this.held.get(document.uri.fsPath)?.edited(contentChanges.map(lineEdit));
+      }),
+      vscode.workspace.onDidCloseTextDocument(({ uri }) => {
+        this.held.delete(uri.fsPath);
+      }),
+      vscode.window.onDidChangeTextEditorSelection(this.moved),
+      vscode.window.onDidChangeTextEditorVisibleRanges(this.moved),
+      vscode.window.onDidChangeActiveTextEditor(this.moved),
+      vscode.window.onDidChangeWindowState(this.moved),
     );
   }
 
   dispose(): void {
     this.drawing.dispose();
+    this.placing.dispose();
     vscode.Disposable.from(...this.disposables).dispose();
   }
+
+  /** The user is elsewhere: what waited for that may come or go. */
+  private readonly moved = (): void => {
+    if ([...this.held.values()].some(({ waits }) => waits)) {
+      this.refresh();
+    }
+  };
 
   refresh(): void {
     this.drawing.soon();
@@ -46,6 +73,7 @@ export class CallLenses implements vscode.CodeLensProvider, vscode.Disposable {
 
   provideCodeLenses(document: vscode.TextDocument): vscode.CodeLens[] {
     if (!this.enabled()) {
+      this.held.clear();
       return [];
     }
     const newest = new Map<number, Mark>();
@@ -57,13 +85,30 @@ export class CallLenses implements vscode.CodeLensProvider, vscode.Disposable {
         newest.set(line, mark);
       }
     }
-    return [...newest].flatMap(([line, mark]) => lensesOf(line, mark));
+    const held = this.held.get(document.uri.fsPath) ?? new HeldLines();
+    this.held.set(document.uri.fsPath, held);
+    const wanted = new Map([...newest].map(([line, { record }]) => [line, record]));
+    return held.settle(wanted, (line) => mayMove(document, line)).flatMap(({ line, what }) => lensesOf(line, what));
   }
 }
 
 const ICONS = { pending: "circle-large-outline", in_progress: "loading~spin", completed: "pass", failed: "error", cancelled: "circle-slash" } as const;
 
-function lensesOf(line: number, { record }: Mark): vscode.CodeLens[] {
+/** Whether room above a line moves nothing that the user works at: the text from there to the cursor would move. */
+function mayMove(document: vscode.TextDocument, line: number): boolean {
+  const editor = vscode.window.activeTextEditor;
+  if (editor?.document !== document || !vscode.window.state.focused) {
+    return true;
+  }
+  // What is above the view moves nothing: VS Code scrolls along.
+  const top = editor.visibleRanges[0]?.start.line ?? 0;
+  const { active } = editor.selection;
+  // Where a file opens, nobody has put the cursor.
+  const isUnplaced = active.line === 0 && active.character === 0;
+  return line < top || line > active.line || isUnplaced;
+}
+
+function lensesOf(line: number, record: CallRecord): vscode.CodeLens[] {
   const range = new vscode.Range(line, 0, line, 0);
   const call = { sessionId: record.sessionId, toolCallId: record.toolCallId };
   const lens = (title: string, command: string, tooltip: string): vscode.CodeLens =>

@@ -7,6 +7,7 @@ import { Unstartable } from "../agent/link.js";
 import { Undo } from "../agent/undo.js";
 import type { FromPlace } from "../chat/chat.js";
 import { Chat } from "../chat/chat.js";
+import { pageLinks } from "../core/contentBlocks.js";
 import { subjectOf } from "../core/asked.js";
 import { outputOf } from "../core/cards.js";
 import { Later } from "../core/later.js";
@@ -391,6 +392,9 @@ export class Browser {
       case "choose":
       case "insert":
       case "start":
+      case "startModel":
+      case "startWith":
+      case "startAgain":
         return;
     }
   }
@@ -474,5 +478,5 @@ export function blocksOf(text: string, attachments: readonly Attachment[]): Cont
         ? [{ type: "resource_link", uri: attachment.uri, name: attachment.label }]
         : [],
   );
-  return [{ type: "text", text }, ...more];
+  return [{ type: "text", text }, ...more, ...pageLinks(text, attachments)];
 }

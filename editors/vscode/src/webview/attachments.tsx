@@ -13,6 +13,10 @@ export function shownOf(attachment: Attachment): ShownAttachment {
     case "problems":
     case "text":
       return { kind, label };
+    case "session":
+      return { kind: "resource", label };
+    case "page":
+      return { kind: "resource", label, uri: attachment.uri };
     case "file":
     case "selection":
       return { kind, label, uri: attachment.uri };

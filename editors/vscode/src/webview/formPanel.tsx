@@ -16,6 +16,11 @@ export function FormPanel(): JSX.Element | null {
   return may.answer ? <Asking key={form.id} form={form} fields={fields} /> : <p class="quiet">The agent asks: {form.message}</p>;
 }
 
+/** Which session asks, where several are open. */
+function From({ form: { from } }: { readonly form: Form }): JSX.Element | null {
+  return from === undefined ? null : <p class="quiet from">In “{from}”</p>;
+}
+
 type Answering = (action: FormAnswer["action"], content?: FormAnswer["content"]) => void;
 
 function useAnswer({ id }: Form): Answering {
@@ -50,6 +55,7 @@ function Tapping({ form, tap: { key, choices, other } }: { readonly form: Form; 
         <Icon name="info" />
         <div class="message">{form.message}</div>
       </div>
+      <From form={form} />
       <div class="answers taps">
         {choices.map(({ value, label }, index) => (
           <button
@@ -136,6 +142,7 @@ function Asking({ form, fields }: { readonly form: Form; readonly fields: readon
         <Icon name="info" />
         <div class="message">{message}</div>
       </div>
+      <From form={form} />
       {url !== undefined && (
         <p class="url">
           <a class="link" href={url} target="_blank" rel="noreferrer noopener">

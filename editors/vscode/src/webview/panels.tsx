@@ -1,9 +1,10 @@
 /** What stands between the conversation and the box where the user writes: the plan, the queue, what can be redone; and the problem above all. */
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
-import type { PlanEntry, Problem, StartFacts } from "../core/messages";
+import type { PlanEntry, Problem } from "../core/messages";
+import { cacheFiles } from "../core/undo";
 import { plural } from "../core/words";
 import { useFact, useOpen, useView } from "./context";
+import { Start } from "./firstStart";
 import { Fold, FoldButton } from "./folds";
 import { Icon, IconButton, Spinner } from "./icons";
 import { Markdown } from "./markdown";
@@ -107,17 +108,19 @@ export function Changes(): JSX.Element | null {
   const changes = useFact("changes");
   const running = useFact("running");
   const [open, setOpen] = useOpen("changes", false);
-  if (!inEditor || running || changes.length === 0) return null;
+  const counted = changes.filter(({ cache }) => !cache);
+  const caches = changes.filter(({ cache }) => cache);
+  if (!inEditor || running || counted.length === 0) return null;
   const act = (name: "review" | "keep" | "undo", path?: string) => (): void => {
     post(path === undefined ? { type: "change", act: name } : { type: "change", act: name, path });
   };
-  const sum = { added: changes.reduce((all, { added }) => all + added, 0), removed: changes.reduce((all, { removed }) => all + removed, 0) };
+  const sum = { added: counted.reduce((all, { added }) => all + added, 0), removed: counted.reduce((all, { removed }) => all + removed, 0) };
   return (
     <section class="panel changed" aria-label="Changes of the last prompt">
       <div class="row">
         <FoldButton open={open} setOpen={setOpen}>
           <Icon name="chevron" class="chevron" />
-          <span>{plural(changes.length, "file")}</span>
+          <span>{plural(counted.length, "file")}</span>
           <Figures {...sum} />
         </FoldButton>
         <ChangeButton label="Review" title="Show all changes in the diff editor" act={act("review")} />
@@ -126,7 +129,7 @@ export function Changes(): JSX.Element | null {
       </div>
       {open && (
         <ul>
-          {changes.map(({ path, label, added, removed }) => (
+          {counted.map(({ path, label, added, removed }) => (
             <li key={path} class="row">
               <button type="button" class="link label" title={`Show the diff of ${path}`} onClick={act("review", path)}>
                 {label}
@@ -136,6 +139,11 @@ export function Changes(): JSX.Element | null {
               <ChangeButton label="Undo" title={`Take the changes of ${label} back`} act={act("undo", path)} />
             </li>
           ))}
+          {caches.length > 0 && (
+            <li class="quiet" title={caches.map(({ label }) => label).join("\n")}>
+              {cacheFiles(caches.length)}, which programs make again: Undo takes them back, too
+            </li>
+          )}
         </ul>
       )}
     </section>
@@ -207,7 +215,7 @@ export function ProblemBanner(): JSX.Element | null {
     <section class={`problem ${problem.first === true ? "first" : ""}`} role="alert">
       <Icon name={problem.first === true ? "spark" : "error"} />
       <div class="what">
-        <strong>{start ? "Choose a provider" : problem.title}</strong>
+        <strong>{start ? (start.models === null ? "Choose a provider" : "Choose a model") : problem.title}</strong>
         {start && <Start start={start} />}
         {start ? (
           <Fold name="Details" foldKey="problem:details" byDefault={false}>
@@ -249,62 +257,5 @@ function ProblemActions({ problem, primary }: { readonly problem: Problem; reado
         </button>
       ))}
     </div>
-  );
-}
-
-/** A provider, its key, and the start with both. */
-function Start({ start: { providers, busy, error } }: { readonly start: StartFacts }): JSX.Element {
-  const { post } = useView();
-  const [chosen, setChosen] = useState(providers.find(({ hasKey }) => hasKey)?.id ?? providers[0]?.id ?? "");
-  const [key, setKey] = useState("");
-  const provider = providers.find(({ id }) => id === chosen);
-  const has = provider?.hasKey === true;
-  return (
-    <form
-      class="form start"
-      aria-label="First start"
-      onSubmit={(event) => {
-        event.preventDefault();
-        if (busy || (key.trim() === "" && !has)) return;
-        post({ type: "start", provider: chosen, key: key.trim() });
-      }}
-    >
-      <label class="field">
-        <span>Provider</span>
-        <select
-          value={chosen}
-          onChange={({ currentTarget }) => {
-            setChosen(currentTarget.value);
-          }}
-        >
-          {providers.map(({ id, hasKey }) => (
-            <option key={id} value={id}>
-              {hasKey ? `${id} (has a key)` : id}
-            </option>
-          ))}
-        </select>
-        {provider?.detail !== "" && <span class="quiet">{provider?.detail}</span>}
-      </label>
-      <label class="field">
-        <span>API key</span>
-        <input
-          type="password"
-          autoComplete="off"
-          spellcheck={false}
-          value={key}
-          placeholder={has ? "Stored already" : ""}
-          onInput={({ currentTarget }) => {
-            setKey(currentTarget.value);
-          }}
-        />
-      </label>
-      <button type="submit" class="primary" disabled={busy || (key.trim() === "" && !has)}>
-        {busy ? "Starting…" : "Start"}
-      </button>
-      <p class="wrong" role="alert">
-        {error}
-      </p>
-      <p class="quiet">A model on this machine needs no key: start Ollama or LM Studio, then look again under Details.</p>
-    </form>
   );
 }

@@ -10,6 +10,7 @@ import type { JSX, RefObject } from "preact";
 import type { About, Permission } from "../core/messages";
 import { useFact, useTool, useView } from "./context";
 import { DiffLines } from "./diff";
+import { Fold } from "./folds";
 import { Icon } from "./icons";
 import { reveal } from "./reveal";
 
@@ -80,6 +81,17 @@ function Asked({ permission, others }: AskedProps): JSX.Element {
           {about.why.map((line, index) => (
             <p key={index}>{line}</p>
           ))}
+          {about.more.length > 0 && (
+            <Fold name="Why?" foldKey={`why:${id}`} byDefault={false}>
+              {() => (
+                <ul>
+                  {about.more.map((line, index) => (
+                    <li key={index}>{line}</li>
+                  ))}
+                </ul>
+              )}
+            </Fold>
+          )}
         </div>
       )}
       {may.answer ? <Answers permission={permission} live={live} subject={subject} /> : <p class="quiet others">Waiting for somebody who may answer.</p>}

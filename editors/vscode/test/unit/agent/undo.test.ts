@@ -132,6 +132,36 @@ describe("undo", () => {
     expect(undo.facts.redo).toBe(true);
   });
 
+  it("lists nothing that the user has kept in an earlier window, by session", async () => {
+    const stored = new Map<string, readonly string[]>();
+    const memory = {
+      read: (id: string) => stored.get(id) ?? [],
+      write: (id: string, keys: readonly string[]) => {
+        stored.set(id, keys);
+      },
+    };
+    const { undo, host, calls, session } = await begun();
+    undo.memory = memory;
+    undo.reviews = true;
+    await undo.look();
+    const [file] = undo.left;
+    if (file === undefined) throw new Error("no change");
+    undo.keeps.keep(file);
+    expect(undo.left).toEqual([]);
+    expect([...stored.keys()]).toEqual([session.id]);
+    expect(stored.get(session.id)?.join().length).toBeLessThan(40 * file.hunks.length);
+
+    const again = new Undo(host, calls, () => undefined);
+    again.reviews = true;
+    await again.look();
+    expect(again.left).toHaveLength(1);
+    const restarted = new Undo(host, calls, () => undefined);
+    restarted.reviews = true;
+    restarted.memory = memory;
+    await restarted.look();
+    expect(restarted.left).toEqual([]);
+  });
+
   it("takes nothing back that the user keeps", async () => {
     const { undo, session, ...rigged } = await begun();
     undo.reviews = true;

@@ -18,10 +18,12 @@ describe("what a question is about", () => {
   it("is the whole command, once, and apart from it why it is asked", () => {
     const command = Array.from({ length: 30 }, (_, line) => `echo ${String(line)}`).join("\n");
     const call = record({ title: command, rawInput: { command }, content: [text(`\`\`\`\n${command}\n\`\`\``), text(WHY)] });
+    expect(aboutOf(call, { asked: { reason: "it deletes files; it leaves the folder", rule: "tools.policy.ask[0]" } }).more).toEqual(["it deletes files", "it leaves the folder", "Rule: tools.policy.ask[0]"]);
     expect(aboutOf(call, { asked: { reason: "it deletes files" } })).toEqual({
       text: command,
       diffs: [],
       why: ["Asked because it deletes files.", "Risk: high (it deletes)"],
+      more: [],
       whole: true,
     });
   });

@@ -26,6 +26,7 @@ function edited(above = ""): UndoChange {
     calls: ["t1"],
     words: "",
     mixed: false,
+    cache: false,
     hunks: [
       { id: "b", oldStart: 2 + up, oldLines: 1, newStart: 2 + up, newLines: 1 },
       { id: "d", oldStart: 3 + up, oldLines: 0, newStart: 4 + up, newLines: 1 },
@@ -42,7 +43,7 @@ describe("what the agent answers", () => {
   it("is taken as far as it is what it should be", () => {
     expect(readCheckpointsResponse({ checkpoints: [{ prompt: 3, time: "t", title: "Do", files: [{ path: "/a", kind: "odd", added: 2 }, {}], notCovered: ["/big"] }, 7], redo: true })).toEqual({
       checkpoints: [
-        { prompt: 3, time: "t", title: "Do", messageId: "", undone: false, cut: false, files: [{ path: "/a", kind: "changed", added: 2, removed: 0 }, { path: "", kind: "changed", added: 0, removed: 0 }], notCovered: ["/big"] },
+        { prompt: 3, time: "t", title: "Do", messageId: "", undone: false, cut: false, files: [{ path: "/a", kind: "changed", added: 2, removed: 0, cache: false }, { path: "", kind: "changed", added: 0, removed: 0, cache: false }], notCovered: ["/big"] },
         { prompt: 0, time: "", title: "", messageId: "", undone: false, cut: false, files: [], notCovered: [] },
       ],
       redo: true,

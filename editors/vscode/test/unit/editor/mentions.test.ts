@@ -74,3 +74,29 @@ test("the last command of a terminal is the one that was run last, whatever writ
   expect(entry?.attachment).toMatchObject({ text: `$ pytest ${"x".repeat(100)}\n1 failed\n` });
   expect(entry?.detail).toHaveLength(60);
 });
+
+test("another session is mentioned by its title, and the agent gets its text", async () => {
+  const sessions = [
+    { sessionId: "s1", cwd: "/w", title: "Paint the fence" },
+    { sessionId: "s2", cwd: "/w", title: "Mow the lawn" },
+    { sessionId: "s3", cwd: "/w", title: null },
+  ];
+  const list = vi.fn(() => Promise.resolve(sessions));
+  expect((await complete("", new TypedCommands(), list)).map(({ label }) => label)).toEqual(["problems"]);
+  expect(list).not.toHaveBeenCalled();
+  expect((await complete("session", new TypedCommands(), list)).map(({ label }) => label)).toEqual(["Paint the fence", "Mow the lawn"]);
+  const [found] = await complete("the-fen", new TypedCommands(), list);
+  expect(found).toEqual({ insert: "Paint-the-fence", label: "Paint the fence", detail: "session", attachment: { kind: "session", sessionId: "s1", label: "Paint the fence" } });
+  const blocks = await blocksOf("Look", found?.attachment === undefined ? [] : [found.attachment], HOST, (id) => Promise.resolve(`All of ${id}`));
+  expect(blocks[1]).toMatchObject({ type: "resource", resource: { uri: "acp-coder:session/s1/Paint%20the%20fence", text: "All of s1" } });
+  // Its list is no reason to withhold the rest.
+  expect(await complete("problems", new TypedCommands(), () => Promise.reject(new Error("gone")))).toHaveLength(1);
+});
+
+test("the address of a web page behind an @ is a link for the agent, chosen, typed or pasted, once", async () => {
+  const [found] = await complete("https://a.b/c", new TypedCommands());
+  expect(found?.attachment).toEqual({ kind: "page", uri: "https://a.b/c", label: "https://a.b/c" });
+  const text = "See @https://a.b/c, (@http://d.e) and https://f.g; not me@https://h.i or @https://";
+  const blocks = await blocksOf(text, found?.attachment === undefined ? [] : [found.attachment], HOST);
+  expect(blocks.slice(1)).toEqual(["https://a.b/c", "http://d.e"].map((uri) => ({ type: "resource_link", uri, name: uri })));
+});

@@ -3,7 +3,7 @@ import { afterEach, expect, test, vi } from "vitest";
 import type { AgentHost } from "../../../src/agent/host.js";
 import type { Undo } from "../../../src/agent/undo.js";
 import { Emitter } from "../../../src/core/emitter.js";
-import { Kept } from "../../../src/core/undo.js";
+import { Kept, sum } from "../../../src/core/undo.js";
 import type { UndoChange } from "../../../src/core/undoMethods.js";
 import type { Previews } from "../../../src/editor/previews.js";
 import type { Restoring } from "../../../src/editor/restoring.js";
@@ -19,7 +19,7 @@ afterEach(() => {
 
 function change(path: string): UndoChange {
   const hunks = [{ id: "h", oldStart: 1, oldLines: 0, newStart: 1, newLines: 1 }];
-  return { path, kind: "changed", added: 1, removed: 0, oldText: "", newText: "one\n", shown: true, words: "", mixed: false, calls: [], hunks };
+  return { path, kind: "changed", added: 1, removed: 0, oldText: "", newText: "one\n", shown: true, words: "", mixed: false, cache: path.includes("__pycache__"), calls: [], hunks };
 }
 
 interface Undoing {
@@ -48,6 +48,22 @@ test("what is said of a file that was kept a moment ago concerns no other file",
   await tree.act("undo", "/w/b");
   await tree.act("undo");
   expect([restoring.revert, restoring.takeBack].map(({ mock }) => mock.calls.length)).toEqual([1, 1]);
+});
+
+test("what programs make again is one folded row, counted only alone, and not part of the review", async () => {
+  const cache = change("/w/__pycache__/a.pyc");
+  const { undo } = undoing(change("/w/a"), cache);
+  const all = vi.fn();
+  const tree = new ChangesTree({} as AgentHost, undo, { all } as unknown as Previews, {} as Restoring);
+  const [part] = tree.getChildren();
+  const rows = tree.getChildren(part);
+  expect(rows.map(({ type }) => type)).toEqual(["file", "caches"]);
+  expect(tree.getChildren(rows[1])).toEqual([{ type: "file", part: "turn", change: cache }]);
+  expect([sum([change("/w/a"), cache]), sum([cache])]).toEqual(["1 file +1", "1 cache file"]);
+  await tree.act("review");
+  expect(all.mock.calls[0]?.[0]).toEqual([change("/w/a")]);
+  await tree.act("keep");
+  expect(tree.getChildren()).toEqual([]);
 });
 
 test("a changed file that another program writes is looked at anew", () => {

@@ -9,7 +9,7 @@ const PERMISSION: Permission = {
   title: "Write",
   options: [{ optionId: "yes", name: "Allow", kind: "allow_once" }],
   hasDiff: true,
-  about: { text: "", diffs: [{ label: "a.txt", path: "/w/a.txt", lines: ["+one"] }], why: [], whole: true },
+  about: { text: "", diffs: [{ label: "a.txt", path: "/w/a.txt", lines: ["+one"] }], why: [], more: [], whole: true },
   seen: true,
 };
 

@@ -14,7 +14,7 @@ const PERMISSION: Permission = {
     { optionId: "ever", name: "Always allow git push in this project", kind: "allow_always" },
   ],
   hasDiff: false,
-  about: { text: LONG, diffs: [], why: ["Asked because it deletes files.", "Risk: high"], whole: true },
+  about: { text: LONG, diffs: [], why: ["Asked because it deletes files.", "Risk: high"], more: [], whole: true },
   seen: true,
 };
 const UNSEEN: Permission = { ...PERMISSION, seen: false };
@@ -33,7 +33,7 @@ test("a question shows the whole of what it asks about, then why, then the answe
 });
 
 test("a question about a change shows its lines in colours", () => {
-  const view = asking({ ...PERMISSION, hasDiff: true, about: { text: "", diffs: [{ label: "a.py", path: "/w/a.py", lines: ["-one", "+two"] }], why: [], whole: true } });
+  const view = asking({ ...PERMISSION, hasDiff: true, about: { text: "", diffs: [{ label: "a.py", path: "/w/a.py", lines: ["-one", "+two"] }], why: [], more: [], whole: true } });
   expect(view.all(".question .line").map(({ className }) => className)).toEqual(["line removed", "line added"]);
   view.click(view.button("Show the diff", ".question"));
   expect(view.sent("openDiff")).toEqual([{ type: "openDiff", toolCallId: "t1", index: 0 }]);
@@ -152,4 +152,14 @@ test("a button jumps to the end of what is asked about, until that was seen", ()
   expect(view.sent("permission")).toEqual([]);
   view.patch({ facts: { permissions: [PERMISSION] } });
   expect(view.all(".unread button")).toEqual([]);
+});
+
+test("the reasons one by one and the rule are behind a fold, the sentence and the risk are not", () => {
+  const view = asking({ ...PERMISSION, about: { ...PERMISSION.about, more: ["it deletes files", "it leaves the folder", "Rule: tools.policy.ask[0]"] } });
+  expect(view.one(".question .why").textContent).toBe("Asked because it deletes files.Risk: highWhy?");
+  view.do(() => {
+    view.one(".question .why details").setAttribute("open", "");
+    view.one(".question .why details").dispatchEvent(new Event("toggle"));
+  });
+  expect(view.all(".question .why li").map(({ textContent }) => textContent)).toEqual(["it deletes files", "it leaves the folder", "Rule: tools.policy.ask[0]"]);
 });

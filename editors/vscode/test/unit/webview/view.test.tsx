@@ -1,7 +1,7 @@
 // @vitest-environment jsdom
 import type { ElicitationSchema } from "@agentclientprotocol/sdk";
 import { expect, test } from "vitest";
-import type { ToolCard } from "../../../src/core/messages";
+import type { ChangedPath, ToolCard } from "../../../src/core/messages";
 import { duration, money, tokens } from "../../../src/webview/words";
 import { card, TestView, toolItem } from "./kit";
 
@@ -270,8 +270,8 @@ test("a prompt that failed can be sent again, while nothing else was said", () =
 
 test("what a prompt changed is reviewed, kept and taken back above the box, as a whole and by file", () => {
   const changes = [
-    { path: "/w/a.py", label: "a.py", added: 2, removed: 1 },
-    { path: "/w/n/b.py", label: "n/b.py", added: 5, removed: 0 },
+    { path: "/w/a.py", label: "a.py", added: 2, removed: 1, cache: false },
+    { path: "/w/n/b.py", label: "n/b.py", added: 5, removed: 0, cache: false },
   ];
   const view = new TestView({ changes });
   expect(view.one(".changed").textContent).toBe("2 files+7−1ReviewKeepUndo");
@@ -312,8 +312,9 @@ test("reads and searches in a row are one line, which opens to their cards, also
 
 test("a form is answered by one choice, in words, or not at all", () => {
   const schema = { type: "object", properties: { answer: { type: "string", enum: ["red", "green"] }, other: { type: "string", title: "Another" } } } as const;
-  const view = new TestView({ form: { id: 4, message: "Which colour?", schema: schema as unknown as ElicitationSchema } });
+  const view = new TestView({ form: { id: 4, sessionId: "s2", from: "Paint it", message: "Which colour?", schema: schema as unknown as ElicitationSchema } });
   expect(view.one(".form .message").textContent).toBe("Which colour?");
+  expect(view.one(".form .from").textContent).toBe("In “Paint it”");
   view.click(view.button("green"));
   view.click(view.button("Decline"));
   expect(view.sent("form")).toEqual([
@@ -322,18 +323,32 @@ test("a form is answered by one choice, in words, or not at all", () => {
   ]);
 });
 
-test("the first start takes a provider and its key; what says what is wrong can be closed", () => {
+test("the first start takes a provider and its key, then a model; what says what is wrong can be closed", () => {
   const providers = [
     { id: "anthropic", detail: "https://api.anthropic.com", hasKey: false },
     { id: "openai", detail: "", hasKey: true },
   ];
   const problem = { title: "The agent needs a login.", detail: "No key.", actions: [{ label: "Open settings", command: "acpCoder.openSettings" }], first: true };
-  const view = new TestView({ problem, start: { providers, busy: false, error: "Refused." } });
+  const view = new TestView({ problem, start: { providers, models: null, busy: false, error: "Refused." } });
   expect(view.one(".start .wrong").textContent).toBe("Refused.");
   expect((view.one(".start select") as HTMLSelectElement).value).toBe("openai");
-  view.click(view.button("Start"));
+  view.click(view.button("Next"));
   expect(view.sent("start")).toEqual([{ type: "start", provider: "openai", key: "" }]);
   expect(view.one(".start input").getAttribute("type")).toBe("password");
+
+  const chosen = { provider: "openai", names: ["gpt-a", "gpt-b"], chosen: "gpt-b" };
+  view.patch({ facts: { start: { providers, models: chosen, busy: false, error: "" } } });
+  expect(view.one(".problem strong").textContent).toBe("Choose a model");
+  expect(view.one(".start .choose").textContent).toBe("gpt-b");
+  view.click(view.one(".start .choose"));
+  view.click(view.button("Start"));
+  view.click(view.button("Back"));
+  view.patch({ facts: { start: { providers, models: { ...chosen, names: [], chosen: "" }, busy: false, error: "It cannot be asked." } } });
+  view.fill(view.one(".start input") as HTMLInputElement, "gpt-c ");
+  view.click(view.button("Start"));
+  expect(view.sent("startModel")).toHaveLength(1);
+  expect(view.sent("startAgain")).toHaveLength(1);
+  expect(view.sent("startWith").map(({ model }) => model)).toEqual(["gpt-b", "gpt-c"]);
   view.click(view.button("Close"));
   expect(view.sent("dismiss")).toEqual([{ type: "dismiss" }]);
 });
@@ -344,4 +359,14 @@ test("the level of thinking is labelled: its values do not say what they are of"
   const view = new TestView({ pickers: [{ id: "m", name: "Mode", category: "mode", value: "high", choices }, level] }, undefined, false);
   expect(view.all(".pickers label").map((label) => label.querySelector("span")?.textContent)).toEqual(["Thinking"]);
   expect(view.one(".pickers label select").getAttribute("aria-label")).toBe("Thinking");
+});
+
+test("the bar after a turn counts what the user reviews, and says what else there is where it is unfolded", () => {
+  const file = (label: string, cache = false): ChangedPath => ({ path: `/w/${label}`, label, added: 1, removed: 2, cache });
+  const view = new TestView({ changes: [file("a.py"), file("__pycache__/a.pyc", true), file(".pytest_cache/v", true)] });
+  expect(view.one(".changed .fold").textContent).toBe("1 file+1−2");
+  view.click(view.one(".changed .fold"));
+  expect(view.all(".changed li").map(({ textContent }) => textContent)).toEqual([expect.stringMatching(/^a\.py/u), "2 cache files, which programs make again: Undo takes them back, too"]);
+  view.patch({ facts: { changes: [file("__pycache__/a.pyc", true)] } });
+  expect(view.all(".changed")).toHaveLength(0);
 });

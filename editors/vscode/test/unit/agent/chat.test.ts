@@ -1,0 +1,30 @@
+import { expect, test } from "vitest";
+import { Forms } from "../../../src/agent/forms.js";
+import { Undo } from "../../../src/agent/undo.js";
+import { Chat } from "../../../src/chat/chat.js";
+import { Emitter } from "../../../src/core/emitter.js";
+import type { ToView } from "../../../src/core/messages.js";
+import { rig, until } from "./kit.js";
+
+test("a form says of which session it is where several are open", async () => {
+  const { host, calls } = rig();
+  const forms = new Forms();
+  const posted: ToView[] = [];
+  const terminals = { changed: new Emitter<string>(), facts: () => undefined };
+  const place = { post: (message: ToView) => posted.push(message), terminals, forms, blocks: () => [], session: () => host.ready() };
+  const chat = new Chat(host, calls, new Undo(host, calls, () => undefined), place);
+  const first = await host.newSession();
+  first.prompt("Paint it", [{ type: "text", text: "Paint it" }]);
+  await until(() => !first.running);
+  await chat.receive({ type: "ready" });
+  const shown = (): unknown => posted.flatMap((message) => (message.type === "state" ? [message.state.form?.from] : message.type === "patch" && message.facts.form ? [message.facts.form.from] : [])).at(-1);
+  const ask = (): Promise<unknown> => forms.elicit({ mode: "form", message: "Which?", sessionId: first.id, requestedSchema: { type: "object", properties: {} } }, new AbortController().signal);
+  const answers = [ask()];
+  await until(() => posted.some((message) => message.type === "patch" && message.facts.form));
+  expect(shown()).toBeUndefined();
+  await host.newSession();
+  await until(() => shown() === (first.title || "Untitled"));
+  forms.answer(1, { action: "decline" });
+  expect(await Promise.all(answers)).toEqual([{ action: "decline" }]);
+  chat.dispose();
+});
