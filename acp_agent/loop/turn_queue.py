@@ -41,6 +41,7 @@ class TurnQueue:
         self.leased = leased
         """Whether each turn has the session's lease for itself; else this process has it anyway."""
         self._scopes: list[anyio.CancelScope] = []
+        self._beside: list[anyio.CancelScope] = []
         self._calls: dict[str, anyio.CancelScope] = {}
         """Of the tool calls that run, by their ids."""
         self.closed = False
@@ -80,6 +81,15 @@ class TurnQueue:
             self._scopes.remove(scope)
 
     @contextmanager
+    def beside(self, scope: anyio.CancelScope) -> Iterator[None]:
+        """`scope` is not one of a prompt, and ended by `cancel` all the same."""
+        self._beside.append(scope)
+        try:
+            yield
+        finally:
+            self._beside.remove(scope)
+
+    @contextmanager
     def call(self, call_id: str) -> Iterator[None]:
         """Around a tool call, which `cancel_call` ends."""
         with anyio.CancelScope() as scope:
@@ -110,6 +120,6 @@ class TurnQueue:
             yield
 
     def cancel(self) -> None:
-        """Ends the running turn and the waiting ones; their prompts are answered `cancelled`."""
-        for scope in self._scopes:
+        """Ends the running turn and the waiting ones; their prompts are answered `cancelled`. And what is `beside`."""
+        for scope in (*self._scopes, *self._beside):
             scope.cancel()

@@ -162,6 +162,15 @@ async def test_sug_6_none_after_a_cancel_and_an_error_of_the_asking_is_not_told(
         assert await came(r) == [["Run it."]] and "quota" not in r.editor.text()
 
 
+async def test_sug_6_a_cancel_between_turns_ends_the_asking(tmp_path):
+    async with went(tmp_path, ["Done.", HANGS, "Again.", "Run it."], **BOTH) as r:
+        await r.model.wait_for_request(2)
+        r.editor.cancel()
+        await r.model.answer_closed(2)
+        await r.editor.prompt("go")
+        assert await came(r) == [["Run it."]]
+
+
 async def test_sug_over_a_server_none_are_made(tmp_path: Path) -> None:
     """Clients of both kinds may be at one session."""
     async with served(tmp_path, ["Done.", "Again."], config=ASKS) as at, editor(at, suggestions=True) as made:

@@ -74,7 +74,7 @@ class Suggestions:
                 pass
             if (wanted := self._wanted) is not None:
                 self._wanted = None
-                with anyio.move_on_after(SECONDS) as self._asking:
+                with anyio.move_on_after(SECONDS) as self._asking, self._session.queue.beside(self._asking):
                     await self._suggest(*wanted)
                 self._asking = None
 
