@@ -5,7 +5,7 @@ what v2 does not have. The rule: together they see each kind of message of the s
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 
 from acp_agent.loop.undo import change_recorder
 from tests import v2_wire
-from tests.agent.kit import WIRE
+from tests.agent.kit import WIRE, Again, agains
 from tests.tables import packed
 
 HERE = Path(__file__).parent
@@ -109,6 +109,13 @@ KINDS = {
     """,
 }
 """As `v2_wire.kind` names them."""
+
+
+@pytest.fixture
+async def again(tmp_path: Path) -> AsyncIterator[Again]:
+    """A module whose tables need another agent has its own."""
+    async with agains(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture

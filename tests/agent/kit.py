@@ -5,6 +5,7 @@ import atexit
 import hashlib
 import json
 import os
+import shutil
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -36,7 +37,7 @@ from acp_agent.store.postgres import Postgres
 from acp_agent.store.sqlite import Sqlite
 from acp_agent.store.stores import sqlite_store
 from acp_agent.testing.fake_editor import FakeEditor, Turn
-from acp_agent.testing.fake_model import Answer, Call, FakeModel, Script
+from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, Script
 from tests import v2_wire
 from tests.executors.sandbox.kit import needs_sandbox
 from tests.files import put, puts
@@ -45,8 +46,8 @@ from tests.v2_wire import V2Wire
 from tests.websockets_client import connected
 
 __all__ = [
-    "Answer", "Call", "Rig", "agent_rig", "another", "asks", "audit", "bash", "cancels", "confined", "connect", "put",
-    "puts", "refused", "reloads", "results", "rig", "rounds", "trust", "went",
+    "Again", "Answer", "Call", "Rig", "agains", "agent_rig", "another", "asks", "audit", "bash", "cancels",
+    "confined", "connect", "put", "puts", "refused", "reloads", "results", "rig", "rounds", "trust", "went",
 ]  # fmt: skip
 
 BASH = "bash"
@@ -303,13 +304,19 @@ async def rig(tmp_path: Path, script: Script = (), **editor: Any) -> AsyncIterat
     servers, folder = editor.pop("mcp_servers", ()), editor.pop("folder", None)
     async with agent_rig(tmp_path, script, **editor) as made:
         await made.editor.new_session(folder or made.project, mcp_servers=servers)
-        if mode is not None:
-            await made.editor.client.set_session_mode(made.editor.session_id, mode)
-        for name, text in files.items():
-            put(made.project / name, text)
-        if before is not None:
-            before(made.project)
+        await begins(made, mode, files, before)
         yield made
+
+
+async def begins(
+    made: Rig, mode: str | None, files: Mapping[str, str], before: Callable[[Path], object] | None
+) -> None:
+    """What a new session and its folder have before the first prompt."""
+    if mode is not None:
+        await made.editor.client.set_session_mode(made.editor.session_id, mode)
+    puts(made.project, files)
+    if before is not None:
+        before(made.project)
 
 
 @asynccontextmanager
@@ -320,6 +327,42 @@ async def went(
     async with rig(tmp_path, script, **editor) as made:
         assert (await made.editor.prompt(prompt)).stop_reason == ends
         yield made
+
+
+class Again:
+    """`went` for the rows of a `table`: one agent, and for each row a session, an empty project and a script."""
+
+    def __init__(self, made: Rig, replies: list[Any]) -> None:
+        self._made, self._replies = made, replies
+
+    @asynccontextmanager
+    async def __call__(
+        self, script: Sequence[Any] = (), *, mode: str | None = None, files: Mapping[str, str] | None = None,
+        before: Callable[[Path], object] | None = None, permissions: Sequence[Any] = (), prompt: Any = "go",
+        ends: Any = "end_turn",
+    ) -> AsyncIterator[Rig]:  # fmt: skip
+        """`prompt`: None if the row has its own."""
+        made, self._replies[:] = self._made, script
+        shutil.rmtree(made.project)
+        made.project.mkdir()
+        made.model.requests.clear()
+        made.editor.permission_requests.clear()
+        made.editor.permissions[:] = permissions
+        await made.editor.new_session(made.project)
+        await begins(made, mode, files or {}, before)
+        if prompt is not None:
+            assert (await made.editor.prompt(prompt)).stop_reason == ends
+        yield made
+        await made.editor.client.close_session(made.editor.session_id)
+
+
+@asynccontextmanager
+async def agains(tmp_path: Path, **editor: Any) -> AsyncIterator[Again]:
+    """Takes what `agent_rig` takes, but for the script."""
+    replies: list[Any] = []
+    used_up = Failure(500, {"error": {"message": "the script is used up"}})
+    async with agent_rig(tmp_path, lambda body: replies.pop(0) if replies else used_up, **editor) as made:
+        yield Again(made, replies)
 
 
 async def cancels(made: Rig, turn: Turn) -> None:

@@ -6,6 +6,7 @@ from acp_agent.client.permissions import allow_always
 from acp_agent.errors import PeerError
 from acp_agent.schema import acp
 from acp_agent.testing.fake_model import Call, Failure
+from tests.tables import table
 
 from .kit import agent_rig, asks, refused, rig, went
 
@@ -124,7 +125,7 @@ async def test_commands_are_announced_without_slash_and_described(tmp_path):
         assert all(command.description and not command.name.startswith("/") for command in update.available_commands)
 
 
-@pytest.mark.parametrize(("command", "words"), [
+@table(("command", "words"), [
     ("/help", "/compact"), ("/model", "\n- `fake-model` (in use)\n"), ("/model nonsense", "no model"),
     ("/mode", "architect"),
     ("/mode nonsense", "no mode"), ("/context", "0 messages"), ("/tools", "`bash`"),
@@ -132,8 +133,8 @@ async def test_commands_are_announced_without_slash_and_described(tmp_path):
     ("/permissions", "Nothing is remembered"), ("/permissions revoke 7", "no permission"),
     ("/compact", "nothing to compact"), ("/clear", "forgotten"),
 ])  # fmt: skip
-async def test_each_command_answers_without_the_model(tmp_path, command, words):
-    async with went(tmp_path, [], prompt=command) as r:
+async def test_each_command_answers_without_the_model(again, command, words):
+    async with again([], prompt=command) as r:
         assert words in r.editor.text()
         assert r.model.requests == []
 

@@ -42,7 +42,7 @@ async def test_a_cancel_leaves_every_call_ended_and_nothing_running(tmp_path, as
         return Answer(hang_before=True) if again else asks(Call(name, arguments(name)))
 
     async with rig(tmp_path, reply, mode="code" if asked else "auto", otherwise=never_answers) as r:
-        for number, name in enumerate(NAMES, 1):  # noqa: B007  `reply` takes it from here.
+        for number, name in enumerate(NAMES, 1):
             put(r.project / "f", "a\n")
             turn = r.editor.begin("go")
             await r.editor.wait_until(lambda number=number: len(r.editor.tool_calls()) == number)

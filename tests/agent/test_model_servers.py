@@ -11,6 +11,7 @@ from acp_agent.schema.acp import ImageContent, TextContent
 from acp_agent.testing.fake_model import Answer, Failure, Usage
 from acp_agent.testing.fake_openai import ChatCompletions
 from tests.llm.test_images import png
+from tests.tables import table
 
 from .kit import agent_rig, bash, rig, went
 
@@ -103,12 +104,12 @@ async def test_tools_dropped_in_silence_are_noticed_by_the_servers_own_count(tmp
         assert "out" in str(r.messages(5)[-1])
 
 
-@pytest.mark.parametrize("script", [
+@table("script", [
     [Answer(text="hello", usage=Usage(9_000, 5)), "again"], [Answer(text="hello", usage=None), "again"],
     [*[Answer(tool_calls=(bash("echo one"),), usage=Usage(600, 5))] * 2, "done", "again"],
-], ids=["many", "none", "few, but a call was made"])  # fmt: skip
-async def test_other_counts_are_no_sign_of_it(tmp_path, script):
-    async with went(tmp_path, script) as r:
+])  # fmt: skip
+async def test_other_counts_are_no_sign_of_it(again, script):
+    async with again(script) as r:
         await r.editor.prompt("go")
         assert all("tools" in request.body for request in r.model.requests)
 

@@ -3,17 +3,18 @@
 import pytest
 
 from acp_agent.errors import PeerError
+from tests.tables import table
 
-from .kit import agent_rig, another, environ_for, rig
+from .kit import agent_rig, another, environ_for
 
 
-@pytest.mark.parametrize("uri", ["http://[foo", "file://[x", "[", ""])
-@pytest.mark.parametrize("kind", ["resource_link", "resource"])
-async def test_an_address_that_is_none_is_text(tmp_path, uri, kind):
+@table("uri", ["http://[foo", "file://[x", "[", ""])
+@table("kind", ["resource_link", "resource"])
+async def test_an_address_that_is_none_is_text(again, uri, kind):
     block = {"type": "resource_link", "name": "n", "uri": uri}
     if kind == "resource":
         block = {"type": "resource", "resource": {"uri": uri, "text": "t"}}
-    async with rig(tmp_path, ["ok"]) as on:
+    async with again(["ok"], prompt=None) as on:
         params = {"sessionId": on.editor.session_id, "prompt": [block]}
         assert (await on.editor.request("session/prompt", params))["stopReason"] == "end_turn"
         assert uri in str(on.messages(1)[-1]["content"])

@@ -16,6 +16,7 @@ from acp_agent.testing.fake_model import Failure
 from acp_agent.tools.kit.failures import feedback
 from tests.agent.kit import WIRE, Answer, Call, asks, bash, cancels, results, rig, rounds, went, with_each_editor
 from tests.agent.test_mcp import server
+from tests.tables import table
 
 KEY = "sk-" + "proj-" + "A1b2C3d4" * 6
 PASSWORD = "corr3ct-" + "h0rse"
@@ -193,11 +194,9 @@ async def test_an_overflow_of_another_session_is_not_found(tmp_path):
         assert "There is no output" in result(r, 4)
 
 
-@pytest.mark.parametrize(
-    "wrong", ["x", "overflow:", "../../etc/passwd", "overflow:' OR 1=1", "8e6b5076-51eb-4546-9181-b0952d5a2db"]
-)
-async def test_what_is_no_reference_is_told(tmp_path, wrong):
-    async with went(tmp_path, [asks(Call("read_overflow", {"id": wrong})), "done"]) as r:
+@table("wrong", ["x", "overflow:", "../../etc/passwd", "overflow:' OR 1=1", "8e6b5076-51eb-4546-9181-b0952d5a2db"])
+async def test_what_is_no_reference_is_told(again, wrong):
+    async with again([asks(Call("read_overflow", {"id": wrong})), "done"]) as r:
         assert "it is not an `overflow:UUID`" in result(r, 2)
 
 
@@ -337,14 +336,14 @@ async def test_a_credential_in_odd_places_of_arguments_is_taken_out(tmp_path, va
         assert r.editor.tool_call().status == "failed"
 
 
-@pytest.mark.parametrize("before", [20, 40, 60, 75])
-async def test_a_title_is_cut_after_credentials_were_taken_out(tmp_path, before):
+@table("before", [20, 40, 60, 75])
+async def test_a_title_is_cut_after_credentials_were_taken_out(again, before):
     calls = (
         Call("schedule_add", {"timing": "1h", "prompt": "x" * before + " " + KEY}),
         Call("memory_recall", {"query": "x" * before + " " + KEY}),
         Call("ask_user", {"question": "x" * before + " " + KEY}),
     )
-    async with went(tmp_path, [asks(*calls), "done"], mode="auto") as r:
+    async with again([asks(*calls), "done"], mode="auto") as r:
         for size in (8, 12, 20):
             assert KEY[:size] not in wire(r)
 

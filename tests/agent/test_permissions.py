@@ -7,6 +7,7 @@ from acp_agent.client.permissions import allow_always, allow_once, cancelled, ne
 from acp_agent.schema.acp import Diff, SelectedPermissionOutcome, ToolCallProgress
 from acp_agent.testing.fake_editor import AnswersError, AnswersGarbage
 from acp_agent.testing.fake_model import Answer, Call
+from tests.tables import table
 
 from .kit import agent_rig, another, bash, cancels, rig, rounds, went
 
@@ -55,9 +56,9 @@ async def test_nothing_runs_and_the_call_stays_pending_until_the_answer(tmp_path
         assert (r.project / "made").exists()
 
 
-@pytest.mark.parametrize("command", ["ls -la", "git status", "cat a.txt | head -3 && pwd", "grep -rn x ."])
-async def test_commands_that_only_look_ask_nobody(tmp_path, command):
-    async with went(tmp_path, rounds(bash(command)), files={"a.txt": "x\n"}) as r:
+@table("command", ["ls -la", "git status", "cat a.txt | head -3 && pwd", "grep -rn x ."])
+async def test_commands_that_only_look_ask_nobody(again, command):
+    async with again(rounds(bash(command)), files={"a.txt": "x\n"}) as r:
         assert r.editor.permission_requests == []
 
 
@@ -112,19 +113,17 @@ async def test_never_is_remembered_too(tmp_path):
         assert not (r.project / "x").exists()
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        AnswersError(-32603, "oops"), AnswersGarbage(),
-        AnswersGarbage({"outcome": {"outcome": "selected", "optionId": "sudo"}}),
-        AnswersGarbage({"outcome": {"outcome": "selected"}}), AnswersGarbage({"outcome": {"outcome": "allowed"}}),
-        AnswersGarbage({"outcome": "allow_once"}), AnswersGarbage({"optionId": "allow_once"}), AnswersGarbage(None),
-        AnswersGarbage([]), AnswersGarbage("allow_once"),
-    ],
-    ids=repr,
-)  # fmt: skip
-async def test_an_error_or_garbage_is_never_approval(tmp_path, bad):
-    async with went(tmp_path, rounds(bash("touch x")), misbehave={"session/request_permission": bad}) as r:
+@table("bad", [
+    AnswersError(-32603, "oops"), AnswersGarbage(),
+    AnswersGarbage({"outcome": {"outcome": "selected", "optionId": "sudo"}}),
+    AnswersGarbage({"outcome": {"outcome": "selected"}}), AnswersGarbage({"outcome": {"outcome": "allowed"}}),
+    AnswersGarbage({"outcome": "allow_once"}), AnswersGarbage({"optionId": "allow_once"}), AnswersGarbage(None),
+    AnswersGarbage([]), AnswersGarbage("allow_once"),
+])  # fmt: skip
+async def test_an_error_or_garbage_is_never_approval(again, bad):
+    async with again(rounds(bash("touch x")), prompt=None) as r:
+        r.editor.misbehave["session/request_permission"] = bad
+        await r.editor.prompt("go")
         r.editor.tool_call().assert_finished("failed")
         assert not (r.project / "x").exists()
 
@@ -181,9 +180,12 @@ async def test_a_mode_switched_during_a_turn_counts_at_once(tmp_path):
         assert "bash" in r.tool_names(1) and "bash" not in r.tool_names(2)
 
 
-async def test_a_file_that_changes_while_the_person_thinks_is_not_overwritten(tmp_path):
-    async with rig(tmp_path, rounds(Call("edit", {"path": "a.txt", "old_string": "one", "new_string": "two"}))) as r:
-        (r.project / "a.txt").write_text("one\n")
+@pytest.mark.parametrize(("name", "how"), [
+    ("edit", {"old_string": "one", "new_string": "two"}), ("write", {"content": "two"}),
+])  # fmt: skip
+async def test_a_file_that_changes_while_the_person_thinks_is_not_overwritten(tmp_path, name, how):
+    script = rounds(Call("read", {"path": "a.txt"}), Call(name, {"path": "a.txt", **how}))
+    async with rig(tmp_path, script, files={"a.txt": "one\n"}) as r:
 
         async def meanwhile(request):
             (r.project / "a.txt").write_text("one and more\n")
@@ -191,7 +193,9 @@ async def test_a_file_that_changes_while_the_person_thinks_is_not_overwritten(tm
 
         r.editor.permissions.append(meanwhile)
         await r.editor.prompt("go")
-        r.editor.tool_call().assert_finished("failed")
+        changed = list(r.editor.tool_calls().values())[-1]
+        changed.assert_finished("failed")
+        assert "changed by someone else in the meantime" in changed.text()
         assert (r.project / "a.txt").read_text() == "one and more\n"
 
 

@@ -17,6 +17,7 @@ from acp_agent.protocol.codec import encode
 from acp_agent.schema.acp import AvailableCommandsUpdate, EmbeddedResource, TextContent, TextResourceContents
 from acp_agent.testing.fake_model import Call
 from tests.repositories import committed, git
+from tests.tables import table
 
 from .kit import agent_rig, bash, on_stdio, put, puts, reloads, rig, rounds, trust, went
 from .test_mcp import server
@@ -269,7 +270,7 @@ async def test_without_skills_there_is_no_skill_tool(tmp_path):
         assert "skill" not in r.tool_names(1)
 
 
-@pytest.mark.parametrize("text", [
+@table("text", [
     "---\n"
     + "a0: &a0 {k: v}\n"
     + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 12))
@@ -280,9 +281,10 @@ async def test_without_skills_there_is_no_skill_tool(tmp_path):
     "---\nx: " + "y" * 100_000 + "\n---\nx", "---\nname: [\n---\nbody", "---\nname: ../up\n---\nx",
     "no front matter at all", "---\n- 1\n---\nx", "",
 ])  # fmt: skip
-async def test_a_skill_with_strange_front_matter_breaks_nothing(tmp_path, text):
-    put(tmp_path / "project/.agents/skills/odd/SKILL.md", text)
-    async with rig(tmp_path, ["ok"]) as r:
+async def test_a_skill_with_strange_front_matter_breaks_nothing(again, text):
+    async with again(["ok"], prompt=None) as r:
+        put(r.project / ".agents/skills/odd/SKILL.md", text)
+        await r.editor.new_session(r.project)
         assert (await r.editor.prompt("hi")).stop_reason == "end_turn"
 
 

@@ -162,10 +162,8 @@ WRONG: dict[str, tuple[Any, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", WRONG)
-async def test_sys_8_to_11_and_19_what_is_wrong_is_invalid_params_and_leaves_nothing_behind(tmp_path, case):
+async def test_sys_8_to_11_and_19_what_is_wrong_is_invalid_params_and_leaves_nothing_behind(tmp_path):
     """SYS-11: no session, no server of tools, no update; what is open goes on."""
-    field, words = WRONG[case]
     notes = tmp_path / "notes"
     server = {"name": "raw", "command": sys.executable, "args": ["-S", str(RAW), "good", str(notes)], "env": []}
     async with agent_rig(tmp_path, ["ok"] * 3) as r:
@@ -173,11 +171,12 @@ async def test_sys_8_to_11_and_19_what_is_wrong_is_invalid_params_and_leaves_not
         before, listed = await system(r), await r.editor.client.list_sessions()
         about = {"sessionId": r.editor.session_id, "cwd": str(r.project), "mcpServers": [server]}
         seen = len(r.editor.lines("from_agent", "session/update"))
-        for method in ("session/new", "session/load", "session/resume", "session/fork"):
-            with refused(-32602, words):
-                await r.editor.request(method, {**about, "systemPrompt": field})
-        assert await r.editor.client.list_sessions() == listed
-        assert len(r.editor.lines("from_agent", "session/update")) == seen
+        for case, (field, words) in WRONG.items():
+            for method in ("session/new", "session/load", "session/resume", "session/fork"):
+                with refused(-32602, words):
+                    await r.editor.request(method, {**about, "systemPrompt": field})
+            assert await r.editor.client.list_sessions() == listed, case
+            assert len(r.editor.lines("from_agent", "session/update")) == seen, case
         assert await system(r) == before, "the open session goes on with what it had"
         await closes(r)
         await opens(r, "session/resume")

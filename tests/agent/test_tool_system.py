@@ -12,6 +12,7 @@ from acp_agent.schema.acp import CreateElicitationResponse, CurrentModeUpdate, P
 from acp_agent.schema.acp import Plan as OldPlan
 from acp_agent.testing.fake_model import Answer, Call, Failure
 from acp_agent.tools.kit.registry import builtin_registry, user_words
+from tests.tables import table
 
 from .kit import asks, bash, cancels, reloads, results, rig, rounds, went
 
@@ -23,7 +24,7 @@ def said(r) -> str:
 # --- feedback ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("call", "category", "error"), [
+@table(("call", "category", "error"), [
     (Call("teleport", {}), "tool_not_found", "Unknown tool `teleport`"),
     (Call("attempt_completion", {"result": "x"}), "tool_not_found", "to end, answer the user in words"),
     (Call("read", {}), "invalid_parameters", "- path: Field required"),
@@ -39,9 +40,9 @@ def said(r) -> str:
     (Call("read", {"path": "a\0b"}), "invalid_parameters", "NUL"), (bash("  "), "invalid_parameters", "empty"),
     (Call("write", {"path": "/etc/made", "content": "x"}), "policy_blocked", "outside this session's folders"),
     (Call("edit", {"path": "b.txt", "old_string": "x", "new_string": "y"}), "invalid_parameters", "does not exist"),
-], ids=lambda value: value if isinstance(value, str) and value.islower() else None)  # fmt: skip
-async def test_the_model_gets_the_feedback_block_and_the_person_the_plain_error(tmp_path, call, category, error):
-    async with went(tmp_path, rounds(call), files={"a.txt": "one\n"}) as r:
+])  # fmt: skip
+async def test_the_model_gets_the_feedback_block_and_the_person_the_plain_error(again, call, category, error):
+    async with again(rounds(call), files={"a.txt": "one\n"}) as r:
         (text,) = results(r, 2)
         lines = text.splitlines()
         if category == "policy_blocked":
@@ -69,13 +70,13 @@ async def test_a_refusal_of_the_person_is_told_as_needing_confirmation(tmp_path)
         assert not (r.project / "x").exists()
 
 
-@pytest.mark.parametrize(("arguments", "repaired"), [
+@table(("arguments", "repaired"), [
     ({"file_path": "a.txt"}, {"path": "a.txt"}), ({"filePath": "a.txt"}, {"path": "a.txt"}),
     ({"path": "a.txt", "offset": "2"}, {"path": "a.txt", "offset": "2"}),
     ({"filename": "a.txt", "limit": "1"}, {"path": "a.txt", "limit": 1}),
 ])  # fmt: skip
-async def test_arguments_that_are_wrong_in_form_only_are_mended_once(tmp_path, arguments, repaired):
-    async with went(tmp_path, rounds(Call("read", arguments)), files={"a.txt": "one\ntwo\n"}) as r:
+async def test_arguments_that_are_wrong_in_form_only_are_mended_once(again, arguments, repaired):
+    async with again(rounds(Call("read", arguments)), files={"a.txt": "one\ntwo\n"}) as r:
         (shown,) = r.editor.tool_calls().values()
         shown.assert_finished("completed")
         assert shown.raw_input == repaired
@@ -94,21 +95,21 @@ MEANT = {
 
 
 @pytest.mark.parametrize("written", [False, True], ids=["made", "written"])
-@pytest.mark.parametrize("name", MEANT)
-async def test_a_name_that_models_make_up_is_the_tool_that_it_means(tmp_path, name, written):
+@table("name", MEANT)
+async def test_a_name_that_models_make_up_is_the_tool_that_it_means(again, name, written):
     arguments, tool, there = MEANT[name]
     text = json.dumps({"name": name, "arguments": arguments})
     script = [f"```json\n{text}\n```", "Done."] if written else rounds(Call(name, arguments))
-    async with went(tmp_path, script, files={"sub/a.txt": "one\n"}, mode="auto") as r:
+    async with again(script, files={"sub/a.txt": "one\n"}, mode="auto") as r:
         (shown,) = r.editor.tool_calls().values()
         shown.assert_finished("completed")
         assert shown.meta["tool_name"] == tool
         assert not there or (r.project / there).exists()
 
 
-@pytest.mark.parametrize("arguments", ['"{\\"path\\": \\"sub\\"}"', "null", '"null"', "", "None"])
-async def test_arguments_may_be_encoded_twice_or_be_null(tmp_path, arguments):
-    async with went(tmp_path, rounds(Call("list_directory", arguments)), files={"sub/a.txt": "one\n"}) as r:
+@table("arguments", ['"{\\"path\\": \\"sub\\"}"', "null", '"null"', "", "None"])
+async def test_arguments_may_be_encoded_twice_or_be_null(again, arguments):
+    async with again(rounds(Call("list_directory", arguments)), files={"sub/a.txt": "one\n"}) as r:
         (shown,) = r.editor.tool_calls().values()
         shown.assert_finished("completed")
 

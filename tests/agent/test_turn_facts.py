@@ -17,6 +17,7 @@ from acp_agent.testing.fake_model import Answer, Call
 from tests.agent.kit import asks, bash, put, rig, rounds, went
 from tests.agent.test_hooks_that_decide import hook
 from tests.agent.test_mcp import server
+from tests.tables import table
 
 FILES = {"config.json": '{"port": 8080}\n', "old.txt": "one\ntwo\n"}
 NO_EDIT = Call("edit", {"path": "config.json", "old_string": "port: 1", "new_string": "port: 2"})
@@ -26,7 +27,7 @@ def last_tool(r: Any, number: int) -> str:
     return [str(each["content"]) for each in r.messages(number) if each["role"] == "tool"][-1]
 
 
-@pytest.mark.parametrize(("line", "told"), [
+@table(("line", "told"), [
     ("sed -i 's/8080/9090/' config.json", "[changed: config.json +1 -1]"),
     ("sed -i 's/port: 8080/port: 9090/' config.json", "[no file changed]"),
     ("printf 'a\\nb\\n' > new.txt; rm old.txt", "[created: new.txt; deleted: old.txt]"),
@@ -38,12 +39,12 @@ def last_tool(r: Any, number: int) -> str:
     ("echo x > /dev/null", ""), ("git stash", ""), ("touch old.txt", ""), ("rm -f $HOME/x", ""),
     ("(true; rm -f x) &", ""), ("cat config.json", ""), ("test -f config.json", ""),
 ])  # fmt: skip
-async def test_a_commands_result_says_what_it_changed(tmp_path, line, told):
+async def test_a_commands_result_says_what_it_changed(tmp_path, again, line, told):
     def linked(project: Path) -> None:
         put(tmp_path / "outside" / "f", "x\n")
         (project / "out").symlink_to(tmp_path / "outside")
 
-    async with went(tmp_path, rounds(bash(line)), mode="auto", files=FILES, before=linked) as r:
+    async with again(rounds(bash(line)), mode="auto", files=FILES, before=linked) as r:
         text = last_tool(r, 2)
         assert told in text if told else re.search(r"\[(?:no file|changed|created|deleted)", text) is None, text
 

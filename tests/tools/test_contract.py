@@ -16,7 +16,7 @@ from tests.tables import table
 from tests.tools.kit import REGISTRY
 
 ENTRIES = REGISTRY.entries()
-by_entry = pytest.mark.parametrize("entry", ENTRIES, ids=[entry.name for entry in ENTRIES])
+by_entry = table("entry", ENTRIES)
 
 SOME: dict[str, dict[str, Any]] = {
     entry.name: json.loads(entry.description.partition("Examples: ")[2].split(" ; ")[0]) for entry in ENTRIES

@@ -19,6 +19,7 @@ from acp_agent.loop.prompts.skills import read_skills
 from acp_agent.safety.access import Deny, ExecuteAccess
 from acp_agent.safety.deciding.decide import decide
 from tests.files import puts
+from tests.tables import table
 from tests.tools.kit import REGISTRY, Bench, bench
 
 SECRET = "the hidden words"
@@ -71,7 +72,7 @@ CALLS += [
 """Those that are not in the table are called as in their example."""
 
 
-@pytest.mark.parametrize(("tool", "arguments"), CALLS, ids=[f"{tool} {list(a.values())[:2]}" for tool, a in CALLS])
+@table(("tool", "arguments"), CALLS)
 async def test_no_tool_reads_what_is_hidden(tool: str, arguments: dict[str, Any], on: Bench) -> None:
     before = sorted(str(path.relative_to(on.folder)) for path in on.folder.rglob("*"))
     with pytest.raises((ToolError, ExecutorError), match="must not be read") as error:
@@ -81,10 +82,7 @@ async def test_no_tool_reads_what_is_hidden(tool: str, arguments: dict[str, Any]
     assert all(SECRET in (on.folder / name).read_text() for name in HIDDEN)
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments"), [call for call in CALLS if call[1].get("source") not in ("conf", "sub")],
-    ids=lambda value: value if isinstance(value, str) else str(list(value.values())[:2]),
-)  # fmt: skip
+@table(("tool", "arguments"), [call for call in CALLS if call[1].get("source") not in ("conf", "sub")])
 async def test_the_gate_denies_it_too(tool: str, arguments: dict[str, Any], on: Bench) -> None:
     verdict = decide(on.access(tool, **arguments), on.ctx.roots, mode="code", may_change=True)
     assert isinstance(verdict, Deny)

@@ -21,7 +21,8 @@ from acp_agent.schema.acp import Diff
 from acp_agent.tools.kit.text import changed_places
 from acp_agent.tools.kit.tool_context import Location
 from tests.executors.kit import local_files
-from tests.tools.kit import REGISTRY, Bench, bench
+from tests.tables import table
+from tests.tools.kit import Bench, bench
 
 
 class OpenBuffers(ForwardingFiles[Files]):
@@ -259,7 +260,7 @@ async def test_edit_and_write_keep_the_line_ends_of_the_file(on: Bench) -> None:
 MIXED = b"a\r\nb\nc\r\nd\n"
 
 
-@pytest.mark.parametrize(("data", "old", "new", "wanted"), [
+@table(("data", "old", "new", "wanted"), [
     (b"a\nb\nc\n", "a\r\nb", "x\r\ny\r\nz", b"x\ny\nz\nc\n"), (b"a\r\nb\r\n", "a\nb\n", "x\n", b"x\r\n"),
     (b"a\r\nb\r\n", "a\r\nb", "a\nB", b"a\r\nB\r\n"), (MIXED, "b\nc", "B\r\nC", b"a\r\nB\nC\r\nd\n"),
     (MIXED, "a\nb\nc", "a\nnew\nb\nc", b"a\r\nnew\r\nb\nc\r\nd\n"), (MIXED, "b\nc\n", "", b"a\r\nd\n"),
@@ -267,7 +268,7 @@ MIXED = b"a\r\nb\nc\r\nd\n"
     (MIXED, "c\nd\n", "d\nc\n", b"a\r\nb\nd\nc\r\n"), (b"a\r\nb\nc", "c", "c\nd", b"a\r\nb\nc\nd"),
     (b"a\rb\nc\n", "b\nc", "B\nC", b"a\rB\nC\n"), (b"\r\n\na\n", "a", "b\nc", b"\r\n\nb\nc\n"),
 ])  # fmt: skip
-@pytest.mark.parametrize("way", ["edit", "write", "apply_patch"])
+@table("way", ["edit", "write", "apply_patch"])
 async def test_each_line_keeps_its_own_end_and_a_new_one_has_that_of_its_neighbour(on, way, data, old, new, wanted):
     (on.folder / "f").write_bytes(data)
     await on.call("read", path="f")
@@ -318,29 +319,6 @@ async def test_edit_of_a_file_that_changed_since_it_was_read_is_refused(on: Benc
     await on.call("edit", path="f", old_string="a", new_string="b")
     await on.call("edit", path="f", old_string="b", new_string="c")
     assert path.read_text() == "c\nmore\n"
-
-
-@pytest.mark.parametrize("name", ["edit", "write"])
-async def test_a_file_that_changes_while_the_person_decides_is_not_overwritten(on: Bench, name: str) -> None:
-    (path := on.folder / "f").write_text("a\n")
-    await on.call("read", path="f")
-    arguments = {"edit": {"old_string": "a", "new_string": "b"}, "write": {"content": "b"}}[name]
-    tool = REGISTRY.tool(name)
-    params = tool.parse({"path": "f", **arguments})
-    preview = await tool.preview(params, on.ctx)
-    path.write_text("typed by a user\n")
-    with pytest.raises(ToolError, match="changed by someone else in the meantime"):
-        await tool.run(params, on.ctx, preview)
-    assert path.read_text() == "typed by a user\n"
-
-
-async def test_unsaved_text_is_read_and_edited(tmp_path: Path) -> None:
-    path = tmp_path / "project" / "f"
-    async with bench(tmp_path, through=OpenBuffers({path: "unsaved a\n"})) as on:
-        path.write_text("saved\n")
-        assert (await on.call("read", path="f")).text == "     1\tunsaved a"
-        await on.call("edit", path="f", old_string="unsaved a", new_string="b")
-        assert path.read_text() == "b\n"
 
 
 async def test_what_the_editor_reformats_is_told_and_shown(tmp_path: Path) -> None:
