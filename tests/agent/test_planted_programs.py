@@ -13,7 +13,6 @@ import pytest
 
 from acp_agent.client.permissions import allow_once, reject_once
 from acp_agent.executors.sandbox import bubblewrap, probe
-from acp_agent.mcp import stdio_server
 from acp_agent.own_programs import find_bash, find_program, search_path, with_search_path
 from acp_agent.schema import acp
 from acp_agent.testing.fake_model import Answer, Call
@@ -39,30 +38,6 @@ def planted(tmp_path, monkeypatch):
     probe._found.clear()
     yield folder, log
     probe._found.clear()
-
-
-@pytest.mark.skipif(shutil.which("npx") is None, reason="npx is not installed")
-@pytest.mark.parametrize("words", [["npx", "-y"], ["npm", "exec", "-y"]], ids=" ".join)
-async def test_no_package_of_the_repository_is_started_as_a_server_that_is_fetched(tmp_path, monkeypatch, words):
-    """npx takes what is in `node_modules`, which commands write, before it asks the registry."""
-    command, *args = words
-    env = [acp.EnvVariable(name="npm_config_offline", value="true")]
-    server = acp.McpServerStdio(name="fetched", command=command, args=[*args, "some-server"], env=env)
-
-    def files(project: Path) -> None:
-        package = project / "node_modules/some-server"
-        put(package / "package.json", '{"name": "some-server", "version": "1.0.0", "bin": {"some-server": "x.sh"}}')
-        put(package / "x.sh", f"#!/bin/sh\ntouch {tmp_path}/ran\n").chmod(0o755)
-        (project / "node_modules/.bin").mkdir()
-        (project / "node_modules/.bin/some-server").symlink_to("../some-server/x.sh")
-
-    for held in (True, False):
-        home = tmp_path / str(held)
-        files(home / "project")
-        if not held:
-            monkeypatch.setattr(stdio_server, "APART", {})
-        async with went(home, ["ok"], mcp_servers=[server]):
-            assert (tmp_path / "ran").exists() != held
 
 
 @pytest.mark.parametrize(

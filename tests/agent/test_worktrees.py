@@ -62,31 +62,24 @@ ATTACKS = {
 }  # fmt: skip
 
 
-async def attacked(r: Rig, number: int) -> bool:
-    """Whether the attack of that prompt, in a session of its own, has changed the user's repository."""
+async def attacked(r: Rig, *names: str) -> bool:
+    """Whether these attacks have changed the user's repository, all in one session."""
     tree = await opened(r)
     before = status(r.project), links(r.project)
     await r.editor.prompt("go")
-    assert (tree / "file").exists() and "tried" in results(r, 2 * number)[0]
+    assert (tree / "file").exists() and sum("tried" in text for text in results(r)) == len(names)
     return (status(r.project), links(r.project)) != before
 
 
-def attack(tmp_path: Path, name: str) -> list[Answer | str]:
-    return rounds(bash(f"{ATTACKS[name].format(main=tmp_path / 'project')}\necho tried"))
+def attack(tmp_path: Path, *names: str) -> list[Answer | str]:
+    return rounds(*(bash(f"({ATTACKS[name].format(main=tmp_path / 'project')})\necho tried") for name in names))
 
 
 async def test_what_runs_in_a_worktree_does_not_reach_the_users(tmp_path: Path) -> None:
-    script = [step for name in ATTACKS for step in attack(tmp_path, name)]
-    async with agent_rig(tmp_path, script, sandbox=True, terminal=False) as r:
+    """The controls, each by itself without a sandbox, are in `tests/system/agent`."""
+    async with agent_rig(tmp_path, attack(tmp_path, *ATTACKS), sandbox=True, terminal=False) as r:
         prepared(r.project)
-        assert [name for number, name in enumerate(ATTACKS, 1) if await attacked(r, number)] == []
-
-
-@pytest.mark.parametrize("name", ATTACKS)
-async def test_without_a_sandbox_the_control_it_does(tmp_path: Path, name: str) -> None:
-    async with agent_rig(tmp_path, attack(tmp_path, name), terminal=False) as r:
-        prepared(r.project)
-        assert await attacked(r, 1)
+        assert not await attacked(r, *ATTACKS)
 
 
 def prepared(project: Path) -> None:

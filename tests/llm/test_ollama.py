@@ -14,6 +14,7 @@ from acp_agent.testing.fake_model import Answer, Failure, FakeModel, RawAnswer, 
 from acp_agent.testing.fake_ollama import MODEL, Ollama
 
 from .kit import SETTINGS, TOOL, TOOL_SENT, USER, check_failure, collect, connected, failure, make
+from .official_clients import READ, SAID, ollama
 
 
 async def test_the_whole_request() -> None:
@@ -199,3 +200,9 @@ async def test_a_line_may_arrive_in_any_pieces() -> None:
     raw = RawAnswer(tuple(whole[place : place + 1] for place in range(len(whole))))
     async with connected("ollama", [raw]) as (provider, _):
         assert await collect(provider, settings=SETTINGS) == [llm.TextDelta("Grüße"), llm.Finished("stop")]
+
+
+async def test_the_official_client_reads_our_double_as_we_do() -> None:
+    """The other APIs' are in `tests/system/llm`: to import them takes seconds."""
+    async with FakeModel([SAID]) as model:
+        assert await ollama(model) == READ

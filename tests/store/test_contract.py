@@ -187,3 +187,10 @@ def test_two_connections_see_each_other_and_may_be_closed_twice(opened: Open) ->
     store = opened()
     store.close()
     store.close()
+
+
+def test_a_title_with_lone_surrogates_is_kept_without_them(store: SessionStore) -> None:
+    store.create(SessionRecord("s", "/x", title="a\ud800b"))
+    store.change("s", title="c\udfffd")
+    found = store.get("s")
+    assert found is not None and found.title == "c?d"

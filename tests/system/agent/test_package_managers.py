@@ -22,7 +22,9 @@ import pytest
 
 from acp_agent.client.permissions import allow_once, reject_once
 from acp_agent.loop.shell.command_network import CommandNetwork
-from tests.agent.kit import Answer, asks, bash, puts, rig
+from acp_agent.mcp import stdio_server
+from acp_agent.schema import acp
+from tests.agent.kit import Answer, asks, bash, put, puts, rig, went
 from tests.executors.sandbox.kit import needs_sandbox
 
 BOUND = 60.0
@@ -196,3 +198,27 @@ def has_cargo() -> bool:
 def toolchains() -> dict[str, str]:
     """Where installers of Rust put it, which is not looked for in the home of a test."""
     return {"RUSTUP_HOME": os.environ.get("RUSTUP_HOME", "")}
+
+
+@pytest.mark.skipif(shutil.which("npx") is None, reason="npx is not installed")
+@pytest.mark.parametrize("words", [["npx", "-y"], ["npm", "exec", "-y"]], ids=" ".join)
+async def test_no_package_of_the_repository_is_started_as_a_server_that_is_fetched(tmp_path, monkeypatch, words):
+    """npx takes what is in `node_modules`, which commands write, before it asks the registry."""
+    command, *args = words
+    env = [acp.EnvVariable(name="npm_config_offline", value="true")]
+    server = acp.McpServerStdio(name="fetched", command=command, args=[*args, "some-server"], env=env)
+
+    def files(project: Path) -> None:
+        package = project / "node_modules/some-server"
+        put(package / "package.json", '{"name": "some-server", "version": "1.0.0", "bin": {"some-server": "x.sh"}}')
+        put(package / "x.sh", f"#!/bin/sh\ntouch {tmp_path}/ran\n").chmod(0o755)
+        (project / "node_modules/.bin").mkdir()
+        (project / "node_modules/.bin/some-server").symlink_to("../some-server/x.sh")
+
+    for held in (True, False):
+        home = tmp_path / str(held)
+        files(home / "project")
+        if not held:
+            monkeypatch.setattr(stdio_server, "APART", {})
+        async with went(home, ["ok"], mcp_servers=[server]):
+            assert (tmp_path / "ran").exists() != held

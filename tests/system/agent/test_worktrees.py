@@ -15,9 +15,16 @@ from acp_agent.opening import Opening
 from acp_agent.schema.acp import NewSessionRequest
 from tests.agent.kit import agent_rig, bash, environ_for, put, rounds, went
 from tests.agent.test_undo import said, write
-from tests.agent.test_worktrees import opened, prepared, state
+from tests.agent.test_worktrees import ATTACKS, attack, attacked, opened, prepared, state
 from tests.repositories import committed, git, repository
 from tests.waits import until
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+async def test_what_runs_in_a_worktree_reaches_the_users_without_a_sandbox(tmp_path: Path, name: str) -> None:
+    async with agent_rig(tmp_path, attack(tmp_path, name), terminal=False) as r:
+        prepared(r.project)
+        assert await attacked(r, name)
 
 
 @pytest.mark.parametrize("isolated", [True, False])

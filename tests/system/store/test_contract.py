@@ -6,8 +6,9 @@ import pytest
 
 from tests.contracts import contract
 from tests.postgres_server import PostgresServer
-from tests.store import test_contract, test_found_words, test_leases, test_memories, test_processes
+from tests.store import test_contract, test_found_words, test_leases, test_memories
 from tests.store.conftest import opened, store
+from tests.system.store import test_processes
 
 __all__ = ["opened", "store"]
 

@@ -1,4 +1,4 @@
-"""Several processes with one store, killed at any moment."""
+"""Several processes with one store, killed at any moment; on a file here, on PostgreSQL in `test_contract`."""
 
 import os
 import random
@@ -8,11 +8,11 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from acp_agent.store.base import SessionRecord
-from acp_agent.store.session_store import SessionStore
-from tests.store.conftest import open_at
+from tests.store.conftest import open_at, place
 
-ROOT = Path(__file__).resolve().parents[2]
+__all__ = ["place"]
+
+ROOT = Path(__file__).resolve().parents[3]
 
 Place = tuple[str, str]
 
@@ -52,10 +52,3 @@ def test_several_processes_make_the_store_and_write_at_once(place: Place) -> Non
     with closing(open_at(place)) as store:
         for name, numbers in said.items():
             assert [int(entry.payload) for entry in store.entries(name)][: len(numbers)] == numbers
-
-
-def test_a_title_with_lone_surrogates_is_kept_without_them(store: SessionStore) -> None:
-    store.create(SessionRecord("s", "/x", title="a\ud800b"))
-    store.change("s", title="c\udfffd")
-    found = store.get("s")
-    assert found is not None and found.title == "c?d"
