@@ -127,7 +127,7 @@ def main_of_the_command(address: str) -> Callable[[], Any]:
     for module in pkgutil.walk_packages(acp_agent.__path__, "acp_agent."):
         if not module.name.endswith(("__main__", "testing.plugin", ".pytest_kit", ".pytest_options")):
             importlib.import_module(module.name)
-    for name in ("fronts.headless", "fronts.lsp_server.front", "commands.servers"):
+    for name in ("fronts.headless", "fronts.lsp_server.front", "fronts.terminal.chat_program", "commands.servers"):
         sys.modules[f"acp_agent.{name}"].AGENT_COMMAND = (str(Path(address).with_name("acp-coder")),)  # type: ignore[attr-defined]
     return main
 

@@ -19,6 +19,7 @@ import anyio.to_thread
 import pyte
 
 from acp_agent.testing.fake_model import Answer, Call, FakeModel
+from tests.forked import forked_command
 
 from .kit import COMMAND, environ
 
@@ -59,8 +60,10 @@ class Tty:
         self._stream.feed(text)
         return bool(data)
 
-    def type(self, keys: str) -> None:
+    def type(self, keys: str, *words: str | Callable[[str], bool]) -> None:
+        """Then reads until all of the words are there."""
         os.write(self.fd, keys.encode())
+        self.until(*words)
 
     def resize(self, columns: int, lines: int) -> None:
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
@@ -131,17 +134,14 @@ RUN = Answer(tool_calls=(Call("bash", {"command": "echo before; exit 3"}),))
 async def test_a_prompt_is_answered_with_markdown_calls_a_question_and_a_closing_line(tmp_path):
     def walk(tty: Tty, model: FakeModel) -> None:
         tty.until("code · fake-model")
-        tty.type("please \\\rwork\r")
-        tty.until("Make this change?", "a digit, a letter, or arrows and Enter")
+        tty.type("please \\\rwork\r", "Make this change?", "a digit, a letter, or arrows and Enter")
         shown = tty.text
         assert "❯ please\n  work\n" in shown and "**" not in shown and "(http://example.com/x)" in shown
         assert '│     return "a long line that stays whole" + x' in shown and " • two" in shown
         assert "  a.py +1 -1" in shown and "     2 -     return a + b\n     2 +     return a - b" in shown
         assert "\x1b[31m" in tty.raw and "\x1b[32m" in tty.raw  # The diff has colours.
-        tty.type("y")
-        tty.until("Run this?", "$ echo before; exit 3", lambda text: text.count("a digit, a letter") == 1)
-        tty.type("1")
-        tty.until("1 file changed: a.py +1 -1", "❯\ncode ·")
+        tty.type("y", "Run this?", "$ echo before; exit 3", lambda text: text.count("a digit, a letter") == 1)
+        tty.type("1", "1 file changed: a.py +1 -1", "❯\ncode ·")
         assert "↳ Allow once" in tty.text and "● Edited a.py +1 -1" in tty.text
         assert "✗ $ echo before; exit 3 · exit code 3" in tty.text and "│ before" in tty.text
         assert "All done." in tty.text and " tokens · " in tty.text
@@ -151,25 +151,22 @@ async def test_a_prompt_is_answered_with_markdown_calls_a_question_and_a_closing
 
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "a.py").write_text("def f(a, b):\n    return a + b\n")
-    await chat(tmp_path, [EDIT, RUN, "All done."], walk)
+    await chat(tmp_path, [EDIT, RUN, "All done."], walk, program=(forked_command(),))
 
 
 async def test__no_and_what_to_do_instead_reaches_the_model_and_what_was_typed_before_answers_nothing(tmp_path):
     def walk(tty: Tty, model: FakeModel) -> None:
         tty.until("code · fake-model")
-        tty.type("go\r")
-        tty.until("Working")
+        tty.type("go\r", "Working")
         tty.type("yes y 1")  # Before the question: they stand in the input.
         model_released = anyio.from_thread.run_sync
         model_released(model.release)
         tty.until("Run this?", "a digit, a letter, or arrows and Enter")
-        tty.type("i")
-        tty.until("What should be done instead?")
-        tty.type("use make\r")
-        tty.until("↳ use make", "· not allowed", "Right.", "❯ yes y 1")
+        tty.type("i", "What should be done instead?")
+        tty.type("use make\r", "↳ use make", "· not allowed", "Right.", "❯ yes y 1")
         assert "They say what to do instead:\\nuse make" in asked(model, 1)
         assert "Do not try to achieve" not in tty.text
 
     slow = Answer(text="I run it.", hang_before=True, tool_calls=(Call("bash", {"command": "touch x"}),))
-    await chat(tmp_path, [slow, "Right."], walk)
+    await chat(tmp_path, [slow, "Right."], walk, program=(forked_command(),))
     assert not (tmp_path / "project" / "x").exists()

@@ -84,23 +84,18 @@ async def test_a_session_that_is_open_on_the_page_is_continued_in_the_terminal_a
                 def walk() -> None:
                     with terminal(tmp_path, model.base_url, "--session", session) as tty:
                         tty.until("From the page.", "That was the conversation so far.")
-                        tty.type("go on here\r")
-                        tty.until("From the terminal.", " tokens · ")
+                        tty.type("go on here\r", "From the terminal.", " tokens · ")
                         anyio.from_thread.run(on_the_page)
                         tty.type("and here\r")
                         tty.until(
                             "From the page again.", "It was continued elsewhere, as shown above.", "❯ and here\ncode"
                         )
-                        tty.type("\r")
-                        tty.until("At last.", lambda text: text.rstrip().split("\n")[-2] == "❯")
+                        tty.type("\r", "At last.", lambda text: text.rstrip().split("\n")[-2] == "❯")
                         anyio.from_thread.run(begins)
-                        tty.type("meanwhile\r")
-                        tty.until(f"works in it now (process {run.pid}): try again", "❯ meanwhile\ncode")
+                        tty.type("meanwhile\r", f"works in it now (process {run.pid}): try again", "❯ meanwhile\ncode")
                         anyio.from_thread.run(ends)
-                        tty.type("\r")
-                        tty.until("Slow.", "It was continued elsewhere, as shown above.", "❯ meanwhile\ncode")
-                        tty.type("\r")
-                        tty.until("After it.")
+                        tty.type("\r", "Slow.", "It was continued elsewhere, as shown above.", "❯ meanwhile\ncode")
+                        tty.type("\r", "After it.")
                         tty.type("\x04")
                         assert tty.ended() == 0
 
