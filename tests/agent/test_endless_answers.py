@@ -46,20 +46,20 @@ async def test_text_and_thoughts_end_at_the_configured_length_and_the_session_go
 
 
 async def test_calls_that_never_end_are_an_error_of_the_responses_api_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(responses, "LONGEST_CALLS", 200_000)
+    monkeypatch.setattr(responses, "LONGEST_CALLS", 50_000)
     event = {"type": "response.function_call_arguments.delta", "item_id": "1", "output_index": 0, "sequence_number": 1}
     line = f"event: {event['type']}\ndata: {json.dumps({**event, 'delta': 'x' * 1000})}\n\n".encode()
     environ = {"ACP_CODER_API": "responses"}
     async with rig(tmp_path, lambda body: RawAnswer(chunks=(line,) * PIECES), environ=environ) as r:
-        with pytest.raises(PeerError, match="longer than 200000 characters"):
+        with pytest.raises(PeerError, match="longer than 50000 characters"):
             await r.editor.prompt("go")
         assert not r.editor.tool_calls()
 
 
 async def test_calls_that_never_end_are_an_error_and_nothing_runs(tmp_path, monkeypatch):
-    monkeypatch.setattr(chat_answer, "LONGEST_CALLS", 200_000)
+    monkeypatch.setattr(chat_answer, "LONGEST_CALLS", 50_000)
     call = {"index": 0, "id": "1", "function": {"name": "bash", "arguments": "x" * 1000}}
     async with rig(tmp_path, lambda body: endless(tool_calls=[call])) as r:
-        with pytest.raises(PeerError, match="longer than 200000 characters"):
+        with pytest.raises(PeerError, match="longer than 50000 characters"):
             await r.editor.prompt("go")
         assert not r.editor.tool_calls()

@@ -21,6 +21,7 @@ from acp_agent.executors.users import find_user
 from acp_agent.own_programs import find_program
 from tests.executors.kit import until_dead, until_exists
 from tests.files import put, puts
+from tests.tables import table
 
 RIPGREP = shutil.which("rg")
 Stub = Callable[[str], None]
@@ -50,10 +51,10 @@ LARGE_LINES = 1_000_001
 LARGE = LARGE_LINES * 50
 
 
-@pytest.fixture
-def large(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file beyond the limit for folders, with `needle` at its end."""
-    put((folder := tmp_path / "large") / "huge.log", f"{'x' * 49}\n" * LARGE_LINES + "needle\n")
+    put((folder := tmp_path_factory.mktemp("large")) / "huge.log", f"{'x' * 49}\n" * LARGE_LINES + "needle\n")
     return folder / "huge.log"
 
 
@@ -92,15 +93,17 @@ async def test_a_large_file_is_searched_or_named(program: str, large: Path) -> N
     assert not (await grep("needle", large.parent, glob="*.py")).left_out
 
 
-async def test_a_line_beyond_all_bounds_does_not_fill_the_memory(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_line_beyond_all_bounds_does_not_fill_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ripgrep keeps a whole line: where that has no place, our own walk names the file."""
     if RIPGREP is None:
         pytest.skip("ripgrep is not installed")
-    large.write_text("x" * (LARGE * 2))
-    (large.parent / "b").write_text("needle")
+    (long := tmp_path / "long").write_text("x" * (LARGE * 2))
+    (tmp_path / "b").write_text("needle")
     monkeypatch.setattr(search, "MAX_HEAP", 60_000_000)
-    found = await grep("needle", large.parent)
-    assert (names(found, large.parent), found.left_out) == (["b"], (large,))
+    found = await grep("needle", tmp_path)
+    assert (names(found, tmp_path), found.left_out) == (["b"], (long,))
 
 
 async def test_lines_are_found_where_gitignore_does_not_forbid(program: str, tree: Path) -> None:
@@ -111,12 +114,10 @@ async def test_lines_are_found_where_gitignore_does_not_forbid(program: str, tre
     assert (match.path, match.line, match.text) == (tree / "a.py", 2, "needle = 1")
 
 
-@pytest.mark.parametrize(("pattern", "where", "ignores_case", "lines"), [
+@table(("pattern", "where", "ignores_case", "lines"), [
     ("NEEDLE here$", "b.txt", True, [(2, "Needle here")]), ("NEEDLE", "b.txt", False, []),
     ("needle", "node_modules/h.py", False, [(1, "needle")]), ("(?<=import )os", "", False, [(1, "import os")]),
     ("--flag", "", False, [(1, "--flag")]), ("-", "flag.txt", False, [(1, "--flag")]),
-], ids=[
-    "case ignored, no line end", "case", "one file, though ignored", "look-around", "a dash", "a dash alone",
 ])  # fmt: skip
 async def test_patterns(
     pattern: str, where: str, ignores_case: bool, lines: list[tuple[int, str]], program: str, tree: Path
@@ -206,7 +207,7 @@ FOUND = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("pattern", "expected"), FOUND)
+@table(("pattern", "expected"), FOUND)
 async def test_paths_are_found_by_glob(program: str, pattern: str, expected: list[str], tree: Path) -> None:
     assert names(await find(pattern, tree), tree) == expected
 

@@ -227,7 +227,7 @@ def _is_json(event: dict[str, Any]) -> bool:
         return False
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(24))
 @given(token=tokens, at=st.integers(0, 30))
 def test_a_credential_is_never_in_the_file_wherever_it_was(token: str, at: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

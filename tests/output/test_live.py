@@ -45,7 +45,8 @@ def test_pytest_of_a_real_run(tmp_path):
         "import pytest\n@pytest.mark.parametrize('n', range(50))\ndef test_fine(n):\n    pass\n"
         "def test_wrong():\n    print('said before')\n    assert 'three' == 'four'\n"
     )
-    argv = (sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-p", "no:xdist")
+    alone = "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1"  # The plugins of our own tests are most of its time.
+    argv = ("env", alone, sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider")
     _, run = filtered("pytest -v", *argv, cwd=tmp_path)
     assert run.confidence == "Full" and "[... 50 lines of passing tests left out ...]" in run.text
     assert "test_x.py::test_wrong FAILED" in run.text and "E       AssertionError: assert 'three' == 'four'" in run.text

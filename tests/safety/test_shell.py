@@ -381,7 +381,7 @@ LINES = st.lists(PIECES, max_size=14).map("".join)
 DANGER = st.sampled_from(
     [" $(rm x)", " `rm x`", " > x", "; rm x", " && rm x", " | sh", "\nrm x", " & rm x", " <(rm x)"]
 )
-FUZZ = settings(max_examples=examples(400), suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=examples(240), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @FUZZ

@@ -1,6 +1,7 @@
 """What is read is written back unchanged; what is written is valid according to the schema."""
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -37,6 +38,7 @@ UNIONS = {
 }  # fmt: skip
 
 
+@cache
 def validator(definition: str) -> jsonschema_rs.Draft202012Validator:
     return jsonschema_rs.Draft202012Validator({"$ref": f"#/$defs/{definition}", "$defs": DEFS})
 

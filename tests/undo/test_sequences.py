@@ -11,10 +11,11 @@ from typing import Any
 from acp_agent.errors import ExecutorError
 from acp_agent.undo.recording_files import RecordingFiles
 from tests.files import put
+from tests.nightly import times
 
 from .kit import Bench, State
 
-SEQUENCES = 100
+SEQUENCES = times(60)
 NAMES = ("a", "b", "d/a", "d/e/b", "d")
 CHANGES = ("write", "write", "append", "remove", "mode", "link", "folder", "move")
 
