@@ -64,9 +64,9 @@ def _forbidden(texts: Sequence[str], roots: Roots, home: Path | None) -> dict[Pa
     for text in texts:
         path = home / text[2:] if text.startswith("~/") and home is not None else Path(text)
         if path.is_absolute():
-            found |= {
-                each: None for each in (path, disk.real_path(path)) if roots.contains(each) or top in each.parents
-            }
+            for each in (path, disk.real_path(path)):
+                if roots.contains(each) or (top is not None and top in each.parents):
+                    found[each] = None
     return {path: None for path in found if not roots.holds_root(path)}
 
 

@@ -161,7 +161,7 @@ class Offer:
 
     def _rule(self, entry: ToolEntry) -> DependencyRule | None:
         rules = self._config.dependencies
-        names = (entry.name, *entry.aliases) if rules.enabled else ()
+        names = (entry.name, *entry.aliases) if rules.enabled and rules.rules else ()
         return next((rules.rules[name] for name in names if name in rules.rules), None)
 
     def unknown_names(self) -> list[str]:
