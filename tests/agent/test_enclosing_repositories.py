@@ -73,6 +73,14 @@ async def test_git_works_below_the_root_and_leaves_the_other_files_as_they_are(t
     assert git(root, "fsck") == ""
 
 
+async def test_a_forbidden_path_around_the_session_is_hidden_from_its_commands(tmp_path: Path) -> None:
+    root, sub = monorepo(tmp_path, secrets__key="hidden words\n")
+    for forbidden in (True, False):
+        config = f'[tools.risk]\nforbidden_paths = ["{root}/secrets"]\n' if forbidden else ""
+        async with session(sub, "grep -r words ../..; true", config=config) as r:
+            assert ("hidden words" in results(r)[0]) is not forbidden
+
+
 @pytest.mark.parametrize("kind", ["bubblewrap", "old bubblewrap"])
 @pytest.mark.usefixtures("only")
 async def test_nothing_that_names_a_program_is_written_above(tmp_path: Path, kind: str) -> None:

@@ -4,6 +4,7 @@ import json
 
 from acp_agent.client.permissions import allow_once
 from acp_agent.testing.fake_model import Answer, Call
+from tests.forked import forked_command
 
 from .kit import configured, spawned
 from .test_cli import run
@@ -12,7 +13,7 @@ from .test_cli import run
 async def test_a_changed_log_is_named_with_its_line_and_can_be_accepted(tmp_path):
     assert run(tmp_path, "audit", "verify").stdout.endswith("nothing has been logged yet\n")
     call = Answer(tool_calls=(Call("bash", {"command": "touch a"}),))
-    async with spawned(tmp_path, [call, call, "done"], otherwise=allow_once) as (editor, _):
+    async with spawned(tmp_path, [call, call, "done"], command=forked_command(), otherwise=allow_once) as (editor, _):
         await editor.prompt("go")
     log = tmp_path / ".local/state/acp-coder/audit.jsonl"
     lines = log.read_text().splitlines(keepends=True)

@@ -172,13 +172,13 @@ async def on_a_terminal(model: FakeModel, home: Path, arguments: Sequence[str], 
                     at = found + len(waiting[0][0])
                     act = waiting.pop(0)[1]
                     act() if callable(act) else os.write(fd, act.encode())
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown
         except BaseException:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             raise
         finally:
-            os.close(fd)
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown
+            os.close(fd)  # That hangs up, so not before it has ended.
 
     return await anyio.to_thread.run_sync(talk)
 

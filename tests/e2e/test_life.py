@@ -12,6 +12,7 @@ import pytest
 from acp_agent.cli import main
 from acp_agent.testing.fake_model import Answer, Call
 from tests.files import put
+from tests.forked import forked_command
 
 from .kit import COMMAND, configured, environ, spawned
 
@@ -21,10 +22,10 @@ LONGEST = 180
 INITIALIZE = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}\n'
 
 
-def run(tmp_path: Path, data: bytes, **more: str) -> subprocess.CompletedProcess[bytes]:
+def run(tmp_path: Path, data: bytes, command: str = COMMAND, **more: str) -> subprocess.CompletedProcess[bytes]:
     """The command with `data` on its stdin, to its end."""
     return subprocess.run(
-        [COMMAND], input=data, capture_output=True, env=environ(tmp_path, **more), timeout=SECONDS, check=False
+        [command], input=data, capture_output=True, env=environ(tmp_path, **more), timeout=SECONDS, check=False
     )
 
 
@@ -85,7 +86,7 @@ NOPE, LIST = request(1, "nope"), request(2, "session/list")
     "nothing", "one", "one without its end", "an unknown one without its end", "several", "the last without its end",
 ])  # fmt: skip
 def test_what_was_piped_in_is_answered_and_its_end_ends_the_process(tmp_path, data, codes):
-    done = run(tmp_path, data)
+    done = run(tmp_path, data, forked_command())
     assert (done.returncode, done.stderr) == (0, b"")
     assert {a["id"]: a.get("error", {}).get("code") for a in answers(done)} == codes
 
@@ -96,7 +97,7 @@ def test_what_was_piped_in_is_answered_and_its_end_ends_the_process(tmp_path, da
     (b"[" * 100_000 + b"\n", -32700),
 ])  # fmt: skip
 def test_a_bad_first_line_is_answered_and_the_next_is_served(tmp_path, line, code):
-    found = answers(run(tmp_path, line + INITIALIZE))
+    found = answers(run(tmp_path, line + INITIALIZE, forked_command()))
     assert found[0]["error"]["code"] == code and found[-1]["result"]["protocolVersion"] == 1
 
 

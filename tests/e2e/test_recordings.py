@@ -15,6 +15,7 @@ from acp_agent.commands import play
 from acp_agent.errors import ProviderError
 from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel
 from tests.agent.kit import put, rig
+from tests.forked import forked_command
 from tests.llm.kit import collect, make
 
 from .kit import configured, environ, spawned
@@ -193,7 +194,10 @@ async def test_the_wire_is_played_with_its_questions_and_terminals(tmp_path):
         (tmp_path / name / "a.txt").write_text(f"one {TOKEN[:40]}\n")
     script = [Answer(tool_calls=(Call("read", {"path": "a.txt"}), Call("bash", {"command": "make hi"}))), *WORK[1:]]
     both = {"ACP_CODER_RECORD": str(file), "ACP_CODER_RECORD_WIRE": str(file)}
-    async with spawned(tmp_path, script, environ=both, permissions=[allow_once]) as (editor, _):
+    async with spawned(tmp_path, script, command=forked_command(), environ=both, permissions=[allow_once]) as (
+        editor,
+        _,
+    ):
         assert (await editor.prompt("go")).stop_reason == "end_turn"
     text = file.read_text()
     assert '"method":"terminal/create"' in text and '"method":"session/request_permission"' in text
@@ -270,7 +274,7 @@ async def test_a_turn_that_the_user_cancelled_is_played_on_the_wire(tmp_path):
     (tmp_path / "second").mkdir()
     both = {"ACP_CODER_RECORD": str(file), "ACP_CODER_RECORD_WIRE": str(file)}
     held = Answer(text=("Some ", "words ", "more"), hang_after=2)
-    async with spawned(tmp_path, [held, "Next."], environ=both) as (editor, _):
+    async with spawned(tmp_path, [held, "Next."], command=forked_command(), environ=both) as (editor, _):
         turn = editor.begin("go")
         await editor.wait_until(lambda: "Some words" in editor.text())
         editor.cancel()

@@ -12,9 +12,7 @@ pytestmark = needs_chromium
 
 async def test_a_command_shows_its_output_and_a_reload_shows_the_session_again(tmp_path):
     async with visiting(tmp_path, bash("printf 'one\\ntwo\\n'; touch made", "It is **made**.")) as visit:
-        await visit.begin()
-        await visit.send("make it")
-        await visit.says("It is made.")
+        await visit.begin("make it", "It is made.")
         card = visit.page.get_by_role("group", name=re.compile("printf"))
         await expect(card).to_contain_text("done")
         await expect(card.get_by_role("region", name=re.compile("Output of"))).to_contain_text("one\ntwo")

@@ -70,14 +70,20 @@ class Visit:
     def box(self) -> Any:
         return self.page.get_by_role("combobox", name=re.compile("Message to"))
 
-    async def begin(self) -> None:
+    async def begin(self, *said: str) -> None:
+        """A session, and a prompt in it, if one is given: as `send`."""
         await self.page.get_by_label("Folder on the server").fill(str(self.place.project))
         await self.button("Begin").click()
         await expect(self.box).to_be_focused()
+        if said:
+            await self.send(*said)
 
-    async def send(self, text: str) -> None:
+    async def send(self, text: str, *answers: str) -> None:
+        """Then waits until these are said."""
         await self.box.fill(text)
         await self.box.press("Enter")
+        for answer in answers:
+            await self.says(answer)
 
     async def says(self, text: str) -> None:
         await expect(self.page.get_by_role("log")).to_contain_text(text)

@@ -68,8 +68,7 @@ async def test_without_a_link_the_page_asks_for_the_token_and_forgets_it_when_on
 
 async def test_output_is_shown_while_the_command_runs_and_stop_ends_it(tmp_path):
     async with visiting(tmp_path, [bash(f"echo {word}; exec sleep 7072")[0] for word in ("begun", "again")]) as visit:
-        await visit.begin()
-        await visit.send("go")
+        await visit.begin("go")
         await expect(visit.page.get_by_role("region", name=re.compile("Output of"))).to_contain_text("begun")
         await visit.button("Stop").click()
         await visit.says("Stopped.")
@@ -87,8 +86,7 @@ def writes(content: str = "hello\nworld\n") -> list[Answer]:
 
 async def test_an_edit_is_asked_about_with_its_diff_and_a_click_allows_it(tmp_path):
     async with visiting(tmp_path, writes(), ASK) as visit:
-        await visit.begin()
-        await visit.send("greet")
+        await visit.begin("greet")
         question = visit.page.get_by_role("region", name="Permission requested")
         await expect(question).to_contain_text("+hello")
         await expect(question).to_contain_text("Asked because it changes a file")
@@ -145,9 +143,7 @@ async def tabbed_to(visit: Visit, name: re.Pattern[str]) -> bool:
 
 async def test_what_the_agent_did_is_taken_back_and_redone(tmp_path):
     async with visiting(tmp_path, writes()) as visit:
-        await visit.begin()
-        await visit.send("greet")
-        await visit.says("Written.")
+        await visit.begin("greet", "Written.")
         file = visit.place.project / "greeting.txt"
         assert file.exists()
         await visit.button("Restore to here").click()
@@ -167,8 +163,7 @@ async def test_what_the_agent_did_is_taken_back_and_redone(tmp_path):
 async def test_the_agent_asks_by_a_form(tmp_path):
     ask = Call("ask_user", {"question": "Which colour?", "choices": ["red", "green"]})
     async with visiting(tmp_path, [Answer(tool_calls=(ask,)), Answer(text="So be it.")]) as visit:
-        await visit.begin()
-        await visit.send("choose")
+        await visit.begin("choose")
         form = visit.page.get_by_role("form", name="The agent asks")
         await expect(form).to_contain_text("Which colour?")
         await form.get_by_text("green").click()
@@ -179,13 +174,9 @@ async def test_the_agent_asks_by_a_form(tmp_path):
 async def test_sessions_are_listed_opened_closed_and_deleted(tmp_path):
     paged = f"{AUTO}[limits]\nlist_page = 1\n"
     async with visiting(tmp_path, [Answer(text="First."), Answer(text="Second.")], paged) as visit:
-        await visit.begin()
-        await visit.send("one")
-        await visit.says("First.")
+        await visit.begin("one", "First.")
         await visit.button("New session").click()
-        await visit.begin()
-        await visit.send("two")
-        await visit.says("Second.")
+        await visit.begin("two", "Second.")
         titles = visit.page.get_by_role("navigation", name="Sessions").locator("li .title")
         await expect(titles).to_have_text(["two"])
         await visit.button("Show older ones").click()
@@ -217,9 +208,7 @@ async def test_a_folder_that_may_not_be_opened_is_said_beside_its_field(tmp_path
 
 async def test_a_server_that_was_restarted_is_found_again_with_the_session_and_what_was_being_written(tmp_path):
     async with visiting(tmp_path, [Answer(text="First."), Answer(text="Second.")]) as visit:
-        await visit.begin()
-        await visit.send("one")
-        await visit.says("First.")
+        await visit.begin("one", "First.")
         await visit.box.fill("half a prom")
         visit.place.stop.set()
         await expect(visit.page.get_by_text("The connection is lost. Trying again…")).to_be_visible()
@@ -228,8 +217,7 @@ async def test_a_server_that_was_restarted_is_found_again_with_the_session_and_w
             await expect(visit.page.get_by_text("The connection is lost. Trying again…")).to_have_count(0)
             await visit.says("First.")
             await expect(visit.box).to_have_value("half a prom")
-            await visit.send("two")
-            await visit.says("Second.")
+            await visit.send("two", "Second.")
 
 
 @asynccontextmanager
@@ -251,8 +239,7 @@ async def restarted(place: Place) -> AsyncIterator[None]:
 
 async def test_a_turn_goes_on_without_its_page_which_can_still_stop_it_after_a_reload(tmp_path):
     async with visiting(tmp_path, bash("echo begun; touch begun; exec sleep 7073")) as visit:
-        await visit.begin()
-        await visit.send("go")
+        await visit.begin("go")
         await until((visit.place.project / "begun").exists)
         await visit.page.reload()
         await expect(visit.page.get_by_role("group", name=re.compile("echo begun"))).to_contain_text("running")
@@ -420,8 +407,7 @@ async def accessible(visit: Visit) -> None:
 
 async def test_nothing_moves_for_who_wants_no_motion(tmp_path):
     async with visiting(tmp_path, bash("sleep 60"), reduced_motion="reduce") as visit:
-        await visit.begin()
-        await visit.send("go")
+        await visit.begin("go")
         await expect(visit.button("Stop")).to_be_visible()
         moving = "document.getAnimations().filter((one) => one.playState === 'running').length"
         assert await visit.page.evaluate(moving) == 0
@@ -456,9 +442,7 @@ ATTACK = """async (http) => {
 async def test_another_page_gets_nothing_with_the_cookie_that_the_browser_has(tmp_path, elsewhere):
     """On another port of the same host, which for cookies is the same site, and on another site."""
     async with visiting(tmp_path, [Answer(text="private")]) as visit:
-        await visit.begin()
-        await visit.send("say it")
-        await visit.says("private")
+        await visit.begin("say it", "private")
         page, http, got = await visit.page.context.new_page(), visit.place.http, []
         page.on("response", lambda answer: got.append((answer.url.removeprefix(http), answer.status)))
 
@@ -490,8 +474,6 @@ async def test_a_message_of_the_model_runs_no_script_and_asks_nobody(tmp_path):
         "<style>*{display:none}</style>"
     )
     async with visiting(tmp_path, [Answer(text=nasty)]) as visit:
-        await visit.begin()
-        await visit.send("be nasty")
-        await visit.says("<script>")
+        await visit.begin("be nasty", "<script>")
         assert "hacked" not in await visit.page.title()
         assert await visit.page.locator("script:not([src]), style, .markdown img").count() == 0

@@ -43,9 +43,7 @@ async def in_view(part: Any) -> bool:
 async def test_a_long_output_stands_at_its_end_with_the_exit_status_and_stays_where_it_is_scrolled(tmp_path, size):
     script = bash("for i in $(seq 1 300); do echo line $i; done; exit 3", "It failed 🎉 `x 🎉`.")
     async with visiting(tmp_path, script, AUTO, **SIZES[size]) as visit:
-        await visit.begin()
-        await visit.send("run it")
-        await visit.says("It failed")
+        await visit.begin("run it", "It failed")
         output = visit.page.get_by_role("region", name=re.compile("Output of"))
         at_end = "(one) => one.scrollHeight - one.scrollTop - one.clientHeight < 2 && one.scrollTop > 1000"
         await expect(output).to_contain_text("line 300")
@@ -61,8 +59,7 @@ async def test_a_long_output_stands_at_its_end_with_the_exit_status_and_stays_wh
 async def test_a_question_says_the_command_once_and_is_read_once(tmp_path, size):
     again = Answer(tool_calls=(Call("bash", {"command": SCRIPT}),))
     async with visiting(tmp_path, [again, again, Answer(text="Done.")], ASK, **SIZES[size]) as visit:
-        await visit.begin()
-        await visit.send("do it")
+        await visit.begin("do it")
         question = visit.page.get_by_role("region", name="Permission requested")
         await expect(question).to_contain_text("Run this command?")
         shown, read_out = visit.page.locator("body"), visit.page.locator("[aria-live=assertive]")
@@ -88,8 +85,7 @@ async def test_a_question_says_the_command_once_and_is_read_once(tmp_path, size)
 async def test_a_choice_is_one_tap_and_other_words_can_be_sent(tmp_path, size):
     ask = Answer(tool_calls=(Call("ask_user", {"question": "Which colour?", "choices": ["red", "green"]}),))
     async with visiting(tmp_path, [ask, ask, Answer(text="So be it.")], **SIZES[size]) as visit:
-        await visit.begin()
-        await visit.send("choose")
+        await visit.begin("choose")
         form = visit.page.get_by_role("form", name="The agent asks")
         assert await in_view(form)
         await form.get_by_role("button", name="green").click()
@@ -113,19 +109,16 @@ async def test_a_finished_plan_is_folded_and_gone_with_the_next_prompt(tmp_path,
         "And on.",
     ]
     async with visiting(tmp_path, script, **SIZES[size]) as visit:
-        await visit.begin()
-        await visit.send("plan it")
+        await visit.begin("plan it")
         panel = visit.page.locator("details.plan")
         await expect(panel).to_have_attribute("open", "")
         await expect(panel).to_contain_text("1 of 2 done")
         await visit.button("Stop").click()
         await visit.says("Stopped.")
-        await visit.send("go on")
-        await visit.says("Done.")
+        await visit.send("go on", "Done.")
         await expect(panel).not_to_have_attribute("open", "")
         await expect(panel).to_contain_text("2 of 2 done")
-        await visit.send("and?")
-        await visit.says("And on.")
+        await visit.send("and?", "And on.")
         await expect(panel).to_have_count(0)
 
 
@@ -137,8 +130,7 @@ async def test_the_thinking_level_says_what_it_is_and_can_be_reached(tmp_path, s
         level = visit.page.get_by_label("Thinking")
         assert await in_view(label) and await in_view(level)
         await level.select_option("high")
-        await visit.send("think")
-        await visit.says("Thought.")
+        await visit.send("think", "Thought.")
         assert '"reasoning_effort": "high"' in str(visit.place.model.requests[-1].body).replace("'", '"')
 
 
@@ -164,9 +156,7 @@ async def test_a_prompt_that_failed_is_sent_again_by_a_button(tmp_path, size):
     async with visiting(
         tmp_path, [Failure(400, {"error": {"message": "no"}}), "Now it works."], **SIZES[size]
     ) as visit:
-        await visit.begin()
-        await visit.send("try it")
-        await visit.says("The prompt failed.")
+        await visit.begin("try it", "The prompt failed.")
         again = visit.button("Try again")
         assert await in_view(again)
         await again.click()
@@ -179,8 +169,7 @@ async def test_a_prompt_that_failed_is_sent_again_by_a_button(tmp_path, size):
 async def test_a_refused_key_is_said_once_until_a_prompt_is_answered(tmp_path, size):
     refused = Failure(401, {"error": {"message": "bad key"}})
     async with visiting(tmp_path, [refused, "Now it works."], **SIZES[size]) as visit:
-        await visit.begin()
-        await visit.send("try it")
+        await visit.begin("try it")
         banner = visit.page.get_by_role("alert").filter(has_text="The agent needs a login.")
         await expect(banner).to_contain_text("refused the API key (HTTP 401)")
         assert (await banner.inner_text()).count("acp-coder login") == 1
@@ -205,8 +194,7 @@ async def test_a_session_begins_in_a_folder_that_is_offered_or_completed(tmp_pat
         await visit.page.get_by_role("option", name="most/").click()
         await expect(folder).to_have_value(f"{inner}/most/")
         await folder.press("Enter")
-        await visit.send("hi")
-        await visit.says("Hello.")
+        await visit.send("hi", "Hello.")
         if size == "phone":
             await visit.button("Sessions").click()
         await visit.button("New session").click()
@@ -223,6 +211,5 @@ async def test_what_was_begun_in_the_terminal_is_in_the_list_of_the_page(tmp_pat
         visit: Visit = await visit_of(place, await browser.new_context())
         await visit.page.get_by_role("navigation", name="Sessions").get_by_text("begun there").click()
         await visit.says("From the terminal.")
-        await visit.send("go on")
-        await visit.says("From the page.")
+        await visit.send("go on", "From the page.")
         await visit.clean()
