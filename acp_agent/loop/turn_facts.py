@@ -70,11 +70,7 @@ NO_CLAIM = pattern(
     re.IGNORECASE,
 )
 """Words after which, in a sentence, they do not."""
-INVENTED = pattern(
-    r"\bI(?:'ve| have|’ve)? (?:now |just )?(?:called|ran|run|executed|used|read|searched|checked|counted|looked)\b"
-    r"|\b(?:function|tool|command) (?:returned|printed|gave)\b|\boutput (?:was|is)\b",
-    re.IGNORECASE,
-)
+INVENTED = pattern(r"\bI(?:'ve| have|’ve)?(?: now| just)? (?:called|ran|run|executed|searched)\b", re.IGNORECASE)
 """Words that say that a tool was called."""
 FINISHED = pattern(r"^\W*(?:all )?(?:done|finished|successfully)\b", re.IGNORECASE)
 """Words that say so of the whole."""
@@ -102,10 +98,13 @@ WANTS = pattern(
     re.IGNORECASE,
 )
 """A prompt that wants a change."""
-FILE_WORD = pattern(
-    r"\b(?:files?|folders?|director(?:y|ies)|functions?|class(?:es)?|tests?)\b|[\w/]\.\w{1,8}\b|`", re.IGNORECASE
+FILE_WORD = pattern(r"\w[./]\w|`|\b(?:files?|folders?|functions?|lines?|class(?:es)?|tests?)\b", re.IGNORECASE)
+"""What a prompt that wants files changed speaks of,"""
+WORDS_TOO = pattern(
+    r"\b(?:tell|show|say|summar\w+|reports?|print|explain|describe|overview|answer|add up|count|how|what|which|why)\b",
+    re.IGNORECASE,
 )
-"""What a prompt that wants a change of files speaks of."""
+"""and what it wants besides, or in its place."""
 ASKS = pattern(
     r"\?\s*$|^\W*(?:(?:please|now|ok(?:ay)?|and|so|then|thanks?|thank you|hi|hello)\b\W*)*(?:what|why|how|where"
     r"|when|who|which|is|are|does|did|can|could|explain|describe|show|tell|summari[sz]e|review|list|find|check)\b"
@@ -202,8 +201,9 @@ class TurnFacts:
         self._wanted = WANTS.search(prompt) is not None and not asked
         idle = self._wanted and not self.changed and not (self.blind if small else self.unknown)
         announced = _announces(said)
-        self.idle_words = announced or (idle and (small or ADVISES.search(said) is not None))
-        ends = small and FILE_WORD.search(prompt) is not None and "?" not in said
+        short = small and len(said) <= MOST_ASKED
+        self.idle_words = announced or (idle and (short or ADVISES.search(said) is not None))
+        ends = short and "?" not in said and FILE_WORD.search(prompt) is not None and WORDS_TOO.search(prompt) is None
         claims = idle and (announced or ADVISES.search(said) is not None or _claims(said) or ends)
         invented = small and first and INVENTED.search(said) is not None
         if self.checked or not (self.failed or claims or ((asked or self._wanted) and announced) or invented):

@@ -125,8 +125,12 @@ NO_CHANGE, NO_CALL = "[No file has been changed in this turn", "[No tool has bee
 @pytest.mark.parametrize(("prompt", "said", "told"), [
     ("Set the port in config.json to 9090.", "I found the port in config.json.", NO_CHANGE),
     ("Fix the file.", "There is nothing that I can do.", NO_CHANGE),
-    ("How many lines has old.txt?", "I called `read`. The output was 2 lines.", NO_CALL),
-    ("What is in old.txt?", "The function returned:\n\n```\none\n```", NO_CALL),
+    ("How many lines has old.txt?", "I called `read`. There are 2 lines.", NO_CALL),
+    ("What is in old.txt?", "I have just run `cat`:\n\n```\none\n```", NO_CALL),
+    ("What does `print(5)` print?", "The output is 5.", ""),
+    ("Make an overview of the files.", "config.json is the configuration.", ""),
+    ("Change old.txt and tell me what is in it.", "It has two lines.", ""),
+    ("Set the port in config.json to 9090.", f"I found it. {'x' * 600}", ""),
     ("Set the port in config.json.", "To which number?", ""), ("Write a poem.", "Roses are red.", ""),
     ("How are you?", "Fine.", ""), ("What is 2 + 2?", "4", ""),
 ])  # fmt: skip
