@@ -130,7 +130,7 @@ def test_a_tool_and_a_provider_are_the_files_that_are_listed(tmp_path: Path):
         > 100
     )
     of_tools = ("tests/tools/test_contract.py", "tests/tools/test_deny_read.py", "tests/loop/test_offer.py")
-    assert passed(tmp_path, *of_tools, "-k", "checksum or every_tool or known") > 10
+    assert passed(tmp_path, *of_tools, "-k", "checksum or every_tool or known") > 5  # Tools are rows of a table.
     assert passed(tmp_path, "tests/tools/test_checksum.py") == 1
     of_providers = ("tests/llm/test_contract.py", "tests/llm/test_translate.py", "tests/agent/test_wire_apis.py")
     assert passed(tmp_path, *of_providers, "-k", "gateway or one_history") > 50
