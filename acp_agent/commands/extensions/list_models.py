@@ -58,7 +58,8 @@ async def _choices(config: Config, name: str, environ: Mapping[str, str]) -> Seq
     if key is None and settings.api_key_env and needs_key(settings.base_url, api):
         raise ConfigError(f"no API key: set {settings.api_key_env}, or run `acp-coder login{named}`")
     found = dict.fromkeys([*settings.models, *await listed(name, settings, key.value if key else None)])
-    return sorted(found, key=lambda model: (row := row_of(settings.base_url)) is None or model != row.model)
+    first = "" if (row := row_of(settings.base_url)) is None else row.model
+    return sorted(found, key=lambda model: model != first)
 
 
 async def listed(name: str, settings: ProviderConfig, key: str | None) -> Sequence[str]:

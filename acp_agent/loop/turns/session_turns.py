@@ -124,7 +124,7 @@ class Turns:
                     if (await self._calls.run_all([shown], self._memory.add)).ends_turn:
                         return "end_turn"
                     continue
-                first = not any(isinstance(message, ToolMessage) for message in messages)
+                first = small and not any(isinstance(message, ToolMessage) for message in messages)
                 if may and (words := facts.unfinished(leading_text(blocks), last, small=small, first=first)):
                     if facts.idle_words:
                         self._memory.replace(messages[:-1])

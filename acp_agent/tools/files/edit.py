@@ -343,8 +343,8 @@ def _nearest(target: str, text: str, places: Places) -> tuple[int, str]:
     compared = _comparable(lines) if len(wanted) <= LONGEST_COMPARED else {}
     near = difflib.get_close_matches(wanted, compared, n=1, cutoff=0.6)
     if not near and (words := set(WORD.findall(wanted))):
-        shared, line = max((len(words.intersection(WORD.findall(line))), line) for line in [*compared, ""])
-        near = [line] if shared else []
+        line = max(compared, key=lambda line: len(words.intersection(WORD.findall(line))), default="")
+        near = [] if words.isdisjoint(WORD.findall(line)) else [line]
     if near:
         where = places([compared[near[0]]], text).removeprefix("line ")
         return compared[near[0]], f"The most similar line is {where}:\n{near[0]}"
